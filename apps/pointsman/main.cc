@@ -1,0 +1,6 @@
+#include <cstdio>
+
+int main() {
+  std::puts("pointsman " POINTSMAN_VERSION);
+  return 0;
+}
