@@ -1,0 +1,25 @@
+#pragma once
+
+// The one place that includes standalone Asio (1.22). Compiled once, in net/asio.cc, instead of in
+// every file that uses it.
+
+#ifndef ASIO_STANDALONE
+#define ASIO_STANDALONE 1
+#endif
+#ifndef ASIO_SEPARATE_COMPILATION
+#define ASIO_SEPARATE_COMPILATION 1
+#endif
+#ifndef ASIO_NO_DEPRECATED
+#define ASIO_NO_DEPRECATED 1
+#endif
+
+#include <asio/buffer.hpp>
+#include <asio/error.hpp>
+#include <asio/executor_work_guard.hpp>
+#include <asio/io_context.hpp>
+#include <asio/ip/address.hpp>
+#include <asio/ip/tcp.hpp>
+#include <asio/post.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
+#include <asio/write.hpp>
