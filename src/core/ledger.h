@@ -1,0 +1,162 @@
+#pragma once
+
+#include <array>
+#include <cassert>
+#include <cstdint>
+#include <queue>
+#include <vector>
+
+#include "base/time.h"
+#include "core/replica.h"
+#include "core/signals.h"
+
+namespace pointsman {
+
+// What a request weighs on its replica.
+struct Cost {
+  std::uint32_t prompt_tokens = 0;    // the whole prompt
+  std::uint32_t uncached_tokens = 0;  // the part that is expected to be computed there
+};
+
+// One request's booking on a replica. Move-only: the type carries the rule that every booking is
+// released exactly once, on every path.
+class Charge {
+ public:
+  Charge() = default;
+  Charge(Charge&& other) noexcept : entry_(other.entry_), replica_(other.replica_) {
+    other.entry_ = kNone;
+  }
+  Charge& operator=(Charge&& other) noexcept {
+    assert(!held());
+    entry_ = other.entry_;
+    replica_ = other.replica_;
+    other.entry_ = kNone;
+    return *this;
+  }
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+  ~Charge() { assert(!held()); }
+
+  [[nodiscard]] bool held() const { return entry_ != kNone; }
+  [[nodiscard]] ReplicaIndex replica() const { return replica_; }
+  // A small number that is unique among the held charges: an index for side tables.
+  [[nodiscard]] std::uint32_t entry() const { return entry_; }
+
+ private:
+  friend class Ledger;
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::uint32_t entry_ = kNone;
+  ReplicaIndex replica_ = kNoReplica;
+};
+
+// The sum of the bookings on one replica.
+struct Load {
+  std::int32_t in_flight = 0;  // requests sent and not ended
+  std::int32_t awaiting = 0;   // those that may still be queued or in prefill: no first token yet
+  std::int64_t prefill_tokens = 0;  // outstanding prefill: uncached tokens of requests whose
+                                    // prefill part has not been released
+  std::int64_t prompt_tokens = 0;  // charged tokens: prompts of all requests in flight
+  [[nodiscard]] std::int32_t decoding() const { return in_flight - awaiting; }
+};
+
+// What the router itself has sent to each replica and not yet seen finished.
+//
+// Reported signals are seconds old; the ledger is exact and immediate, and so it is what stops two
+// requests in the same millisecond from choosing the same idle replica.
+//
+// Life of a charge: book() in the same step as the choice → first_token() → release() exactly once,
+// on every path: end, client gone, timeout, upstream failure, retry.
+//
+// A plain (not streamed) answer shows no first token. Its prefill part is released by advance()
+// when its predicted prefill time has passed, and it leaves `awaiting` when a report that was asked
+// for after that moment has been applied: from then on the engine's own numbers speak for it.
+// Without reports it leaves at its end.
+//
+// Report windows tell which own requests a report cannot know of yet. open_window() is called just
+// before a report is asked for, and close_window() when it has been applied; a report that failed
+// is simply never closed. At most kWindows - 2 windows back can be asked about; older ones read as
+// "everything outstanding", which is on the safe side.
+//
+// Not thread-safe: SharedRouter (runtime/) holds the lock.
+class Ledger {
+ public:
+  static constexpr std::size_t kWindows = 16;
+
+  // Books `cost` on `replica`. `prefill_due` is when a plain answer's prefill part is taken for
+  // done; TimePoint{} for a stream, whose first token will be seen.
+  [[nodiscard]] Charge book(ReplicaIndex replica, const Cost& cost, TimePoint now,
+                            TimePoint prefill_due);
+
+  // The first token came: the prompt has been processed. Calling it twice is harmless.
+  void first_token(Charge& charge);
+
+  // Returns the charge. A charge that is not held is ignored.
+  void release(Charge charge);
+
+  // Releases the prefill parts that are due. Hosts call it (through Router) before each decision.
+  void advance(TimePoint now);
+
+  // A report is about to be asked for: what is booked from now on will not be in it.
+  ReportWindow open_window(ReplicaIndex replica);
+  // The report asked for at `window` has been applied.
+  void close_window(ReplicaIndex replica, ReportWindow window);
+
+  [[nodiscard]] const Load& operator[](ReplicaIndex replica) const;
+
+  // Own requests booked in `window` or later that have not had a first token.
+  [[nodiscard]] std::int32_t awaiting_since(ReplicaIndex replica, ReportWindow window) const;
+  // Prompt tokens of own requests booked in `window` or later, ended ones included.
+  [[nodiscard]] std::int64_t prompt_tokens_since(ReplicaIndex replica, ReportWindow window) const;
+
+  // What a held charge was booked with.
+  [[nodiscard]] const Cost& cost(const Charge& charge) const;
+  // Outstanding prefill tokens on the replica at booking plus the charge's own: the work that stood
+  // before the first token.
+  [[nodiscard]] std::int64_t work_ahead(const Charge& charge) const;
+  [[nodiscard]] TimePoint booked_at(const Charge& charge) const;
+
+  // Makes room for replicas [0, count), so that book() need not allocate.
+  void reserve(std::size_t count);
+
+ private:
+  enum class Phase : std::uint8_t { kPrefill, kPrefillReleased, kDecode };
+
+  struct Entry {
+    Cost cost;
+    ReplicaIndex replica = kNoReplica;
+    Phase phase = Phase::kPrefill;
+    std::uint32_t generation = 0;  // distinguishes re-uses of the entry in due_
+    ReportWindow booked_window = 0;
+    ReportWindow released_window = 0;  // where a plain request's prefill part was released
+    std::int64_t work_ahead = 0;
+    TimePoint booked_at{};
+  };
+
+  struct Window {
+    std::int64_t tokens_before = 0;  // prompt tokens ever booked when the window was opened
+    std::int32_t awaiting = 0;       // booked in this window, no first token yet
+    std::int32_t leaving = 0;  // plain requests whose prefill part was released in this window
+  };
+
+  struct Account {
+    Load load;
+    std::int64_t tokens_ever = 0;
+    ReportWindow current = 0;
+    ReportWindow closed = 0;  // the newest applied report's window
+    std::array<Window, kWindows> windows{};
+  };
+
+  struct Due {
+    TimePoint at;
+    std::uint32_t entry;
+    std::uint32_t generation;
+    bool operator>(const Due& other) const { return at > other.at; }
+  };
+
+  std::vector<Account> accounts_;
+  std::vector<Entry> entries_;
+  std::vector<std::uint32_t> free_;
+  std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
+};
+
+}  // namespace pointsman

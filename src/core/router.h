@@ -1,0 +1,140 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/time.h"
+#include "core/context.h"
+#include "core/decision.h"
+#include "core/features.h"
+#include "core/fleet_view.h"
+#include "core/ledger.h"
+#include "core/pipeline.h"
+#include "core/prefix_index.h"
+#include "core/response_pins.h"
+#include "core/signals.h"
+
+namespace pointsman {
+
+// From where a request is long enough for a pool of its own.
+struct SegregationLimits {
+  std::uint32_t long_context_tokens = 32'000;    // prompt tokens, more than
+  std::uint32_t long_generation_tokens = 4'000;  // the client's output limit, more than
+};
+
+// The purpose of the pool that a request belongs to: long prompt before long generation before
+// general.
+[[nodiscard]] PoolPurpose purpose_of(const Features& features, const SegregationLimits& limits);
+
+// How a request ended, as far as the replica is concerned.
+struct Outcome {
+  Feedback::Event event = Feedback::Event::kFinished;  // not kFirstToken
+  // From the answer's usage; nothing where it carried none.
+  std::optional<std::uint32_t> prompt_tokens;
+  std::optional<std::uint32_t> cached_tokens;
+};
+
+// The decision core: what the proxy, the endpoint picker and the simulator share. It owns the state
+// that decisions read (ledger, signals, prefix index, response pins, one pipeline per pool) and is
+// told what becomes of each request. No clock, no I/O, no lock: the same calls with the same times
+// and the same seed give the same decisions, bit for bit.
+//
+// Not thread-safe. Hosts with several threads use runtime/shared_router.h, which has the same calls
+// under one lock: a decision takes under a microsecond, a request's relay twenty.
+class Router {
+ public:
+  struct Options {
+    SegregationLimits segregation;
+    SaturationLimits saturation;
+    PrefixIndex::Options index;
+    ResponsePins::Options pins;
+    std::uint64_t seed = 1;
+    // Prompt tokens computed per second, until learnt from streams.
+    double initial_prefill_rate = 5'000;
+  };
+
+  // `pipelines` by PoolIndex.
+  Router(const Options& options, std::vector<std::unique_ptr<Pipeline>> pipelines);
+
+  // What any pool's policy wants to know of a request.
+  [[nodiscard]] Needs needs() const { return needs_; }
+
+  // Chooses replicas for a request and books it on the first of them, in one step. `excluded` lists
+  // replicas that have already failed this request. The decision's charge must come back through
+  // finished(), whatever happens.
+  //
+  // Order: the pool by purpose (general where that pool has no usable replica) → the response's own
+  // replica if the request continues one and it is usable → the pool's pipeline over the usable
+  // replicas that serve the model. No candidate: kReject.
+  [[nodiscard]] Decision decide(const Features& features, const FleetView& fleet,
+                                std::span<const ReplicaIndex> excluded, TimePoint now);
+
+  // A stream's first token came.
+  void first_token(Charge& charge, TimePoint now);
+  // The request ended; the charge is released.
+  void finished(Charge charge, const Outcome& outcome, TimePoint now);
+  // A replica answered with this response id (hash), which later requests may continue.
+  void learn_response(std::uint64_t response_id, ReplicaIndex replica, TimePoint now);
+
+  // A report is about to be asked for / arrived. `signals.window` is what report_opened() returned.
+  [[nodiscard]] ReportWindow report_opened(ReplicaIndex replica);
+  void report_applied(ReplicaIndex replica, const Signals& signals);
+
+  // The replica restarted or left: its cache, signals, learnt speed and pins are forgotten. Charges
+  // of requests still under way stay until they end.
+  void forget(ReplicaIndex replica);
+
+  // Prompt tokens per second that the replica computes, as learnt from streams.
+  [[nodiscard]] double prefill_rate(ReplicaIndex replica) const;
+
+  [[nodiscard]] const Ledger& ledger() const { return ledger_; }
+  [[nodiscard]] const Signals& signals(ReplicaIndex replica) const;
+  [[nodiscard]] const PrefixIndex& index() const { return index_; }
+
+  // Counters since start, for metrics.
+  struct Counters {
+    std::uint64_t decisions[kReasons] = {};
+    std::uint64_t rejected = 0;
+    std::uint64_t pool_fallbacks = 0;
+    std::uint64_t predicted_cached_tokens = 0;  // of requests whose answer carried usage
+    std::uint64_t actual_cached_tokens = 0;     // likewise
+    std::uint64_t prompt_tokens = 0;            // likewise
+  };
+  [[nodiscard]] const Counters& counters() const { return counters_; }
+
+ private:
+  struct Learnt {
+    double tokens = 0;  // decayed sums of prefill tokens and of the seconds they took
+    double seconds = 0;
+  };
+  // What the feedback of a charge needs to know beyond the ledger's entry.
+  struct Booked {
+    PoolIndex pool = 0;
+    bool stream = false;
+    std::uint32_t predicted_cached_tokens = 0;
+  };
+
+  void grow(std::size_t replicas);
+
+  Options options_;
+  std::vector<std::unique_ptr<Pipeline>> pipelines_;
+  Needs needs_;
+  Ledger ledger_;
+  PrefixIndex index_;
+  ResponsePins pins_;
+  Rng rng_;
+  std::vector<Signals> signals_;               // by ReplicaIndex
+  std::vector<Learnt> learnt_;                 // by ReplicaIndex
+  std::vector<std::uint32_t> matched_blocks_;  // by ReplicaIndex; all zero between decisions
+  std::vector<Booked> booked_;                 // by Charge::entry()
+  PrefixMatches matches_;
+  std::vector<ReplicaIndex> candidates_;  // scratch
+  Counters counters_;
+};
+
+}  // namespace pointsman
