@@ -2,6 +2,7 @@
 
 # pointsman_library(<folder> [DEPENDS <folder>...] [LIBRARIES <target>...])
 # The static library pm_<folder> from src/<folder>/*.cc, or a header-only one where there is none.
+# Its headers are a header set: the target all_verify_interface_header_sets compiles each alone.
 function(pointsman_library folder)
   cmake_parse_arguments(ARG "" "" "DEPENDS;LIBRARIES" ${ARGN})
   list(TRANSFORM ARG_DEPENDS PREPEND pm_)
@@ -13,8 +14,19 @@ function(pointsman_library folder)
     add_library(pm_${folder} INTERFACE)
     set(scope INTERFACE)
   endif()
-  target_include_directories(pm_${folder} ${scope} ${CMAKE_SOURCE_DIR}/src)
+  pointsman_headers(pm_${folder} ${scope} ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/src/${folder})
   target_link_libraries(pm_${folder} ${scope} ${ARG_DEPENDS} ${ARG_LIBRARIES})
+endfunction()
+
+# pointsman_headers(<target> <scope> <base> <dir>)
+# Gives <target> the headers of <dir>, included by their path from <base> on.
+function(pointsman_headers target scope base dir)
+  target_include_directories(${target} ${scope} ${base})
+  file(GLOB headers CONFIGURE_DEPENDS ${dir}/*.h)
+  if(headers)
+    target_sources(${target} ${scope} FILE_SET HEADERS BASE_DIRS ${base} FILES ${headers})
+    set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  endif()
 endfunction()
 
 # pointsman_program(<name> <dir> [DEPENDS <folder>...] [LIBRARIES <target>...])
