@@ -1,0 +1,190 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/time.h"
+#include "core/registry.h"
+
+namespace pointsman {
+
+// The whole configuration as plain values; every default is a member initialiser, so that a
+// default-constructed Config is a valid one without replicas. The keys of the file, their ranges
+// and their help are in config/schema.cc; docs/config.md is made from that table.
+//
+// Nothing here opens, resolves or listens: addresses and URLs are text, which the program turns
+// into what its parts take (apps/pointsman/serve_command.cc).
+
+// One engine process.
+struct ReplicaConfig {
+  std::string url;                // http://host[:port][/prefix]
+  double weight = 1.0;            // capacity relative to the others, > 0
+  std::string api_key;            // secret; empty: none. For probes and scrapes
+  bool api_key_upstream = false;  // also sent with requests, in place of the client's
+  std::string health_path;        // empty: health.path
+  std::uint16_t health_port = 0;  // 0: the port of the URL
+  std::string metrics_path = "/metrics";
+  std::uint16_t metrics_port = 0;  // 0: the port of the URL
+};
+
+// Replicas with the same purpose, under one policy.
+struct PoolConfig {
+  std::string name = "general";
+  std::string purpose = "general";   // general | long_context | long_generation
+  std::optional<PolicySpec> policy;  // absent: the policy at the top
+  std::vector<ReplicaConfig> replicas;
+};
+
+struct SegregationConfig {
+  std::uint32_t long_context_tokens = 32'000;    // prompt tokens, more than
+  std::uint32_t long_generation_tokens = 4'000;  // the client's output limit, more than
+};
+
+struct SaturationConfig {
+  double kv = 0.9;                 // live KV use, [0, 1]
+  double queue = 16;               // live queue, requests
+  double prefill_tokens = 32'768;  // outstanding prefill
+};
+
+// What is read of a request.
+struct FeaturesConfig {
+  std::size_t max_body = std::size_t{16} << 20;  // bodies up to here are held and read whole
+  std::uint32_t block_bytes = 64;                // text of one prefix block
+  double bytes_per_token = 4;                    // for estimates
+  // Looked at in this order for the session key.
+  std::vector<std::string> session_headers = {"x-session-id", "x-claude-code-session-id",
+                                              "x-session-affinity", "session-id", "session_id"};
+};
+};
+
+struct ModelsConfig {
+  bool forward_unknown = false;  // a model that no replica names: forwarded, else 404
+};
+
+// Limits on silence; none on total time.
+struct TimeoutsConfig {
+  Duration connect = std::chrono::seconds(5);             // to a replica
+  Duration first_byte_stream = std::chrono::minutes(10);  // of a streamed answer
+  Duration first_byte_plain = std::chrono::minutes(60);   // of a plain answer: its whole making
+  Duration gap = std::chrono::minutes(5);                 // between bytes of an answer
+  Duration head_hold = std::chrono::seconds(60);          // a stream's head waits for its body
+  Duration upstream_idle = std::chrono::seconds(3);       // unused connections to replicas
+  Duration upstream_unacknowledged = std::chrono::seconds(30);  // TCP_USER_TIMEOUT
+  Duration client_head = std::chrono::seconds(10);              // a request's head
+  Duration client_body_gap = std::chrono::seconds(60);          // between bytes of a request's body
+  Duration client_idle = std::chrono::seconds(75);              // between requests
+  Duration client_stall = std::chrono::minutes(5);              // a client that takes no byte
+  Duration shutdown_delay{0};                                   // serve on after SIGTERM, unready
+  Duration shutdown_grace = std::chrono::minutes(10);           // running exchanges may finish
+};
+
+struct LimitsConfig {
+  std::size_t body_memory = std::size_t{1} << 30;       // all held request bodies together
+  std::size_t held_answer = std::size_t{64} << 10;      // of an answer that may be retried
+  std::size_t stalled_client = std::size_t{256} << 10;  // kept for a client that does not read
+  std::uint32_t connections_per_replica = 0;            // 0: no limit of our own
+  Duration longest_generation{0};  // longest answer expected; `check` compares limits with it
+};
+
+struct RetryConfig {
+  std::uint32_t tries = 2;        // further tries of one request
+  std::uint32_t after_sent = 1;   // of those, after a connection was lost with the request sent
+  double budget_share = 0.2;      // retries per request of the window
+  std::uint32_t budget_min = 10;  // retries always allowed in a window
+  Duration budget_window = std::chrono::seconds(10);
+  // Paths where a request lost after it was sent may be tried again.
+  std::vector<std::string> stateless_paths = {
+      "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses", "/v1/messages",
+      "/v1/rerank",           "/v1/score",       "/v1/classify",   "/v1/pooling",   "/rerank",
+      "/v2/rerank",           "/score",          "/classify",      "/pooling",      "/tokenize",
+      "/detokenize"};
+};
+
+struct HealthConfig {
+  std::string path = "/health";
+  Duration interval = std::chrono::seconds(1);
+  Duration timeout = std::chrono::seconds(5);
+  std::uint32_t failures_out = 3;
+  std::uint32_t successes_in = 1;
+  std::uint32_t faults_out = 3;
+  std::uint32_t own_5xx_out = 5;
+  Duration ejection = std::chrono::seconds(10);
+  Duration max_ejection = std::chrono::seconds(300);
+  double usable_floor = 0.5;
+};
+
+// A metric name of one's own, for one signal.
+struct MetricName {
+  std::string signal;    // kv_usage, running, waiting, queued_tokens, prefix_hit_rate, …
+  std::string selector;  // name{label="value",…}
+};
+
+struct SignalsConfig {
+  Duration interval = std::chrono::seconds(1);  // between scrapes of a replica
+  Duration timeout = std::chrono::seconds(1);
+  std::size_t max_body = std::size_t{4} << 20;
+  std::vector<MetricName> names;
+};
+
+struct IndexConfig {
+  std::size_t max_bytes = std::size_t{256} << 20;
+};
+
+// Which replica holds which stored response.
+struct ResponsesConfig {
+  std::uint32_t capacity = 100'000;
+  Duration max_age = std::chrono::hours(1);
+};
+
+struct PathsConfig {
+  // What is passed on to replicas. An entry that ends in "/*" stands for everything below it.
+  std::vector<std::string> proxied = {"/v1/*",     "/rerank",     "/v2/rerank",  "/score",
+                                      "/classify", "/pooling",    "/tokenize",   "/detokenize",
+                                      "/generate", "/completion", "/invocations"};
+  // Exceptions to those.
+  std::vector<std::string> refused = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"};
+};
+
+struct AdminConfig {
+  std::string key;                 // secret; empty: none, allowed on loopback only
+  std::vector<std::string> hosts;  // Host names accepted besides addresses and localhost
+};
+
+struct LogConfig {
+  std::string level = "info";  // debug | info | warning | error
+  std::string access = "off";  // off | stdout | a file's path
+};
+
+struct Config {
+  std::string listen = "0.0.0.0:8080";   // data port; port 0: any
+  std::string admin = "127.0.0.1:9090";  // "off": none
+  std::string observe = "off";           // read-only metrics and health; "off": none
+  std::uint32_t threads = 0;             // data threads; 0: one per core
+  std::uint64_t seed = 0;                // of chance in decisions; 0: another one at each start
+  PolicySpec policy = {.preset = "least_work",
+                       .options = {},
+                       .filters = {},
+                       .sampler = {},
+                       .scorers = {},
+                       .picker = {}};
+  std::vector<PoolConfig> pools;
+  SegregationConfig segregation;
+  SaturationConfig saturation;
+  FeaturesConfig features;
+  ModelsConfig models;
+  TimeoutsConfig timeouts;
+  LimitsConfig limits;
+  RetryConfig retry;
+  HealthConfig health;
+  SignalsConfig signals;
+  IndexConfig index;
+  ResponsesConfig responses;
+  PathsConfig paths;
+  AdminConfig admin_access;
+  LogConfig log;
+};
+
+}  // namespace pointsman
