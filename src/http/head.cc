@@ -1,0 +1,117 @@
+#include "http/head.h"
+
+#include "base/ascii.h"
+
+namespace pointsman {
+
+HeaderId header_id(std::string_view name) {
+  const auto is = [name](std::string_view known, HeaderId id) {
+    return iequals(name, known) ? id : HeaderId::kOther;
+  };
+  switch (name.size()) {
+    case 2:
+      return is("te", HeaderId::kTe);
+    case 4:
+      return is("host", HeaderId::kHost);
+    case 6:
+      return is("expect", HeaderId::kExpect);
+    case 7:
+      return is("upgrade", HeaderId::kUpgrade);
+    case 10:
+      if (iequals(name, "keep-alive")) return HeaderId::kKeepAlive;
+      return is("connection", HeaderId::kConnection);
+    case 12:
+      if (iequals(name, "x-request-id")) return HeaderId::kXRequestId;
+      return is("content-type", HeaderId::kContentType);
+    case 13:
+      return is("authorization", HeaderId::kAuthorization);
+    case 14:
+      return is("content-length", HeaderId::kContentLength);
+    case 16:
+      if (iequals(name, "content-encoding")) return HeaderId::kContentEncoding;
+      return is("proxy-connection", HeaderId::kProxyConnection);
+    case 17:
+      return is("transfer-encoding", HeaderId::kTransferEncoding);
+    case 18:
+      return is("proxy-authenticate", HeaderId::kProxyAuthenticate);
+    case 19:
+      return is("proxy-authorization", HeaderId::kProxyAuthorization);
+    default:
+      return HeaderId::kOther;
+  }
+}
+
+std::optional<std::string_view> Head::find(std::string_view name) const {
+  for (std::size_t i = 0; i < count_; ++i) {
+    const Line& line = lines_[i];
+    if (line.name_size == name.size() && iequals(text(line.name_at, line.name_size), name)) {
+      return text(line.value);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string_view> Head::find(HeaderId id) const {
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (lines_[i].id == id) return text(lines_[i].value);
+  }
+  return std::nullopt;
+}
+
+bool Head::is_hop_by_hop(const Header& header) const {
+  switch (header.id) {
+    case HeaderId::kConnection:
+    case HeaderId::kKeepAlive:
+    case HeaderId::kProxyAuthenticate:
+    case HeaderId::kProxyAuthorization:
+    case HeaderId::kProxyConnection:
+    case HeaderId::kTe:
+    case HeaderId::kTransferEncoding:
+    case HeaderId::kUpgrade:
+      return true;
+    case HeaderId::kContentLength:
+    case HeaderId::kHost:
+      return false;
+    default:
+      break;
+  }
+  if (!connection_names_headers_) return false;
+  bool named = false;
+  for (std::size_t i = 0; i < count_ && !named; ++i) {
+    if (lines_[i].id != HeaderId::kConnection) continue;
+    for_each_element(text(lines_[i].value), [&](std::string_view option) {
+      named = named || iequals(option, header.name);
+    });
+  }
+  return named;
+}
+
+void Head::clear() {
+  base_ = "";
+  size_ = 0;
+  content_length_ = 0;
+  count_ = 0;  // the lines beyond it are never read
+  version_minor_ = 1;
+  has_content_length_ = chunked_ = connection_names_headers_ = false;
+  keep_alive_ = true;
+  upgrade_ = content_type_ = content_encoding_ = request_id_ = HeadSpan{};
+}
+
+void RequestHead::clear() {
+  Head::clear();
+  method_ = target_ = path_ = query_ = host_ = HeadSpan{};
+  expect_continue_ = false;
+}
+
+void ResponseHead::clear() {
+  Head::clear();
+  reason_ = HeadSpan{};
+  status_ = 0;
+}
+
+bool ResponseHead::event_stream() const {
+  const std::string_view type = content_type();
+  return iequals(trim(type.substr(0, type.find(';'))), "text/event-stream");
+}
+
+}  // namespace pointsman
