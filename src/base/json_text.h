@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace pointsman {
+
+// Appends `text` as a JSON string with its quotes. Bytes that are not UTF-8 become U+FFFD, so that
+// the result is valid JSON whatever came in.
+void append_json_string(std::string& out, std::string_view text);
+
+}  // namespace pointsman
