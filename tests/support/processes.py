@@ -1,4 +1,4 @@
-"""Starts programs that print `listening on URL`, and ends them."""
+"""Starts programs that print `listening on URL` (and `admin on URL`), and ends them."""
 
 import os
 import pathlib
@@ -11,22 +11,22 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 POINTSMAN = os.environ.get("POINTSMAN_BINARY", str(ROOT / "build/release/pointsman"))
-LISTENING = re.compile(r"^(?:(\w+) )?listening on ((?:http://)?\S+:\d+)/?$")
+LISTENING = re.compile(r"^(listening|admin|observe) on (http://\S+:\d+)")
 
 
 class Listening:
     """A process that says where it listens.
 
-    `urls` maps the word before `listening on` (or "" where there is none) to the URL; `url` is the
-    first one. All output is kept, for messages.
+    `urls` maps `listening`, and `admin` and `observe` where `ports` names them, to what was printed;
+    `url` is the first of these. All output is kept, for messages.
     """
 
-    def __init__(self, command, ports=1, timeout_s=60, environment=None):
+    def __init__(self, command, ports=("listening",), timeout_s=60, environment=None):
         self._errors = tempfile.TemporaryFile(mode="w+")
         self.lines = []
         self.urls = {}
         self._ready = threading.Event()
-        self._ports = ports
+        self._ports = set(ports)
         self.process = subprocess.Popen(
             [str(word) for word in command],
             stdout=subprocess.PIPE,
@@ -37,7 +37,7 @@ class Listening:
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
-        if not self._ready.wait(timeout_s) or len(self.urls) < ports:
+        if not self._ready.wait(timeout_s) or not self._ports <= self.urls.keys():
             self.kill()
             raise RuntimeError(f"{command} does not listen:\n{self.output()}")
 
@@ -45,16 +45,14 @@ class Listening:
         for line in self.process.stdout:
             self.lines.append(line.rstrip("\n"))
             if found := LISTENING.match(self.lines[-1]):
-                url = found.group(2)
-                url = url if url.startswith("http") else f"http://{url}"
-                self.urls.setdefault(found.group(1) or "", url)
-                if len(self.urls) >= self._ports:
+                self.urls.setdefault(*found.groups())
+                if self._ports <= self.urls.keys():
                     self._ready.set()
         self._ready.set()
 
     @property
     def url(self):
-        return next(iter(self.urls.values()))
+        return self.urls["listening"]
 
     @property
     def pid(self):
