@@ -3,7 +3,6 @@
 #include <array>
 #include <cassert>
 #include <cstdint>
-#include <queue>
 #include <vector>
 
 #include "base/time.h"
@@ -75,7 +74,7 @@ struct Load {
 // Report windows tell which own requests a report cannot know of yet. open_window() is called just
 // before a report is asked for, and close_window() when it has been applied; a report that failed
 // is simply never closed. At most kWindows - 2 windows back can be asked about; older ones read as
-// "everything outstanding", which is on the safe side.
+// "everything outstanding", which is on the safe side. Closing one that old is ignored.
 //
 // Not thread-safe: SharedRouter (runtime/) holds the lock.
 class Ledger {
@@ -87,8 +86,9 @@ class Ledger {
   [[nodiscard]] Charge book(ReplicaIndex replica, const Cost& cost, TimePoint now,
                             TimePoint prefill_due);
 
-  // The first token came: the prompt has been processed. Calling it twice is harmless.
-  void first_token(Charge& charge);
+  // The first token came: the prompt has been processed. Returns whether it was the first call for
+  // this charge; calling it again is harmless.
+  bool first_token(Charge& charge);
 
   // Returns the charge. A charge that is not held is ignored.
   void release(Charge charge);
@@ -135,28 +135,50 @@ class Ledger {
   struct Window {
     std::int64_t tokens_before = 0;  // prompt tokens ever booked when the window was opened
     std::int32_t awaiting = 0;       // booked in this window, no first token yet
-    std::int32_t leaving = 0;  // plain requests whose prefill part was released in this window
+    std::int32_t leaving = 0;  // plain requests whose prefill part was released in this window and
+                               // that still count as awaiting; the oldest window also has those of
+                               // windows that are no longer kept
   };
 
+  // What report windows need to know; apart from the loads, which decisions read for every replica.
   struct Account {
-    Load load;
     std::int64_t tokens_ever = 0;
     ReportWindow current = 0;
     ReportWindow closed = 0;  // the newest applied report's window
     std::array<Window, kWindows> windows{};
+
+    [[nodiscard]] ReportWindow oldest() const {
+      return current < kWindows ? 0 : current - kWindows + 1;
+    }
+    [[nodiscard]] bool keeps(ReportWindow window) const {
+      return window >= oldest() && window <= current;
+    }
+    Window& at(ReportWindow window) { return windows[window % kWindows]; }
+    [[nodiscard]] const Window& at(ReportWindow window) const {
+      return windows[window % kWindows];
+    }
   };
 
   struct Due {
     TimePoint at;
     std::uint32_t entry;
     std::uint32_t generation;
-    bool operator>(const Due& other) const { return at > other.at; }
+    // Orders a heap whose top is the earliest.
+    bool operator<(const Due& other) const { return at > other.at; }
   };
 
-  std::vector<Account> accounts_;
-  std::vector<Entry> entries_;
+  // Ends the entry's prefill part.
+  void release_prefill(const Entry& entry);
+  // Takes the entry out of `awaiting`, unless it has left already.
+  void leave_awaiting(const Entry& entry);
+  [[nodiscard]] bool waits_for_prefill(const Due& due) const;
+  void drop_dead_dues();
+
+  std::vector<Load> loads_;        // by ReplicaIndex
+  std::vector<Account> accounts_;  // by ReplicaIndex
+  std::vector<Entry> entries_;     // by Charge::entry()
   std::vector<std::uint32_t> free_;
-  std::priority_queue<Due, std::vector<Due>, std::greater<>> due_;
+  std::vector<Due> due_;  // a heap
 };
 
 }  // namespace pointsman

@@ -1,0 +1,181 @@
+#include "core/ledger.h"
+
+#include <algorithm>
+
+namespace pointsman {
+
+Charge Ledger::book(ReplicaIndex replica, const Cost& cost, TimePoint now, TimePoint prefill_due) {
+  reserve(std::size_t{replica} + 1);
+  Load& load = loads_[replica];
+  Account& account = accounts_[replica];
+
+  std::uint32_t index = 0;
+  if (free_.empty()) {
+    index = static_cast<std::uint32_t>(entries_.size());
+    entries_.emplace_back();
+    // release() must never have to allocate.
+    if (free_.capacity() < entries_.capacity()) free_.reserve(entries_.capacity());
+  } else {
+    index = free_.back();
+    free_.pop_back();
+  }
+
+  ++load.in_flight;
+  ++load.awaiting;
+  load.prefill_tokens += cost.uncached_tokens;
+  load.prompt_tokens += cost.prompt_tokens;
+  account.tokens_ever += cost.prompt_tokens;
+  ++account.at(account.current).awaiting;
+
+  Entry& entry = entries_[index];
+  entry.cost = cost;
+  entry.replica = replica;
+  entry.phase = Phase::kPrefill;
+  entry.booked_window = account.current;
+  entry.work_ahead = load.prefill_tokens;
+  entry.booked_at = now;
+
+  if (prefill_due != TimePoint{}) {
+    if (due_.size() > 64 + 2 * entries_.size()) drop_dead_dues();
+    due_.push_back({prefill_due, index, entry.generation});
+    std::push_heap(due_.begin(), due_.end());
+  }
+
+  Charge charge;
+  charge.entry_ = index;
+  charge.replica_ = replica;
+  return charge;
+}
+
+bool Ledger::first_token(Charge& charge) {
+  if (!charge.held()) return false;
+  Entry& entry = entries_[charge.entry_];
+  if (entry.phase == Phase::kDecode) return false;
+  if (entry.phase == Phase::kPrefill) release_prefill(entry);
+  leave_awaiting(entry);
+  entry.phase = Phase::kDecode;
+  return true;
+}
+
+void Ledger::release(Charge charge) {
+  if (!charge.held()) return;
+  first_token(charge);
+  Entry& entry = entries_[charge.entry_];
+  Load& load = loads_[entry.replica];
+  --load.in_flight;
+  load.prompt_tokens -= entry.cost.prompt_tokens;
+  ++entry.generation;
+  free_.push_back(charge.entry_);
+  charge.entry_ = Charge::kNone;
+}
+
+void Ledger::advance(TimePoint now) {
+  while (!due_.empty() && due_.front().at <= now) {
+    const Due due = due_.front();
+    std::pop_heap(due_.begin(), due_.end());
+    due_.pop_back();
+    if (!waits_for_prefill(due)) continue;
+    Entry& entry = entries_[due.entry];
+    release_prefill(entry);
+    Account& account = accounts_[entry.replica];
+    entry.phase = Phase::kPrefillReleased;
+    entry.released_window = account.current;
+    ++account.at(account.current).leaving;
+  }
+}
+
+ReportWindow Ledger::open_window(ReplicaIndex replica) {
+  reserve(std::size_t{replica} + 1);
+  Account& account = accounts_[replica];
+  const ReportWindow before = account.oldest();
+  ++account.current;
+  const ReportWindow oldest = account.oldest();
+  if (oldest > before) {
+    // The slot of `before` is about to be reused; who waits there for a report goes on waiting.
+    account.at(oldest).leaving += account.at(before).leaving;
+  }
+  account.at(account.current) = Window{account.tokens_ever, 0, 0};
+  return account.current;
+}
+
+void Ledger::close_window(ReplicaIndex replica, ReportWindow window) {
+  if (replica >= accounts_.size()) return;
+  Account& account = accounts_[replica];
+  if (window <= account.closed || window > account.current) return;
+  if (window <= account.oldest()) return;
+  account.closed = window;
+  for (ReportWindow w = account.oldest(); w < window; ++w) {
+    loads_[replica].awaiting -= account.at(w).leaving;
+    account.at(w).leaving = 0;
+  }
+}
+
+const Load& Ledger::operator[](ReplicaIndex replica) const {
+  static constexpr Load kIdle;
+  return replica < loads_.size() ? loads_[replica] : kIdle;
+}
+
+std::int32_t Ledger::awaiting_since(ReplicaIndex replica, ReportWindow window) const {
+  if (replica >= accounts_.size()) return 0;
+  const Account& account = accounts_[replica];
+  const std::int32_t all = loads_[replica].awaiting;
+  if (window <= account.oldest()) return all;
+  std::int32_t sum = 0;
+  for (ReportWindow w = window; w <= account.current; ++w) sum += account.at(w).awaiting;
+  return std::min(sum, all);
+}
+
+std::int64_t Ledger::prompt_tokens_since(ReplicaIndex replica, ReportWindow window) const {
+  if (replica >= accounts_.size()) return 0;
+  const Account& account = accounts_[replica];
+  if (window > account.current) return 0;
+  if (window < account.oldest()) return loads_[replica].prompt_tokens;
+  return account.tokens_ever - account.at(window).tokens_before;
+}
+
+const Cost& Ledger::cost(const Charge& charge) const {
+  assert(charge.held());
+  return entries_[charge.entry_].cost;
+}
+
+std::int64_t Ledger::work_ahead(const Charge& charge) const {
+  assert(charge.held());
+  return entries_[charge.entry_].work_ahead;
+}
+
+TimePoint Ledger::booked_at(const Charge& charge) const {
+  assert(charge.held());
+  return entries_[charge.entry_].booked_at;
+}
+
+void Ledger::reserve(std::size_t count) {
+  if (count <= loads_.size()) return;
+  loads_.resize(count);
+  accounts_.resize(count);
+}
+
+void Ledger::release_prefill(const Entry& entry) {
+  loads_[entry.replica].prefill_tokens -= entry.cost.uncached_tokens;
+}
+
+void Ledger::leave_awaiting(const Entry& entry) {
+  Account& account = accounts_[entry.replica];
+  if (account.keeps(entry.booked_window)) --account.at(entry.booked_window).awaiting;
+  if (entry.phase == Phase::kPrefillReleased) {
+    if (entry.released_window < account.closed) return;  // left when that report was applied
+    --account.at(std::max(entry.released_window, account.oldest())).leaving;
+  }
+  --loads_[entry.replica].awaiting;
+}
+
+bool Ledger::waits_for_prefill(const Due& due) const {
+  const Entry& entry = entries_[due.entry];
+  return entry.generation == due.generation && entry.phase == Phase::kPrefill;
+}
+
+void Ledger::drop_dead_dues() {
+  std::erase_if(due_, [this](const Due& due) { return !waits_for_prefill(due); });
+  std::make_heap(due_.begin(), due_.end());
+}
+
+}  // namespace pointsman
