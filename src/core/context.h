@@ -8,6 +8,7 @@
 #include "core/decision.h"
 #include "core/features.h"
 #include "core/ledger.h"
+#include "core/prefix_index.h"
 #include "core/replica.h"
 #include "core/signals.h"
 
@@ -27,8 +28,9 @@ struct Context {
   std::span<const Replica> replicas;  // by ReplicaIndex
   std::span<const Signals> signals;   // by ReplicaIndex
   const Ledger& ledger;
-  std::span<const std::uint32_t> matched_blocks;  // by ReplicaIndex: leading blocks held there
-  std::uint32_t shared_blocks = 0;                // leading blocks seen under several sessions
+  std::span<const std::uint32_t> matched_blocks;   // by ReplicaIndex: leading blocks held there
+  std::span<const PrefixMatches::Holder> holders;  // the same as a list of those above zero
+  std::uint32_t shared_blocks = 0;                 // leading blocks seen under several sessions
   const SaturationLimits& limits;
   TimePoint now;
   Rng& rng;

@@ -54,7 +54,7 @@ struct Load {
   std::int32_t awaiting = 0;   // those that may still be queued or in prefill: no first token yet
   std::int64_t prefill_tokens = 0;  // outstanding prefill: uncached tokens of requests whose
                                     // prefill part has not been released
-  std::int64_t prompt_tokens = 0;  // charged tokens: prompts of all requests in flight
+  std::int64_t prompt_tokens = 0;   // charged tokens: prompts of all requests in flight
   [[nodiscard]] std::int32_t decoding() const { return in_flight - awaiting; }
 };
 
@@ -154,9 +154,7 @@ class Ledger {
       return window >= oldest() && window <= current;
     }
     Window& at(ReportWindow window) { return windows[window % kWindows]; }
-    [[nodiscard]] const Window& at(ReportWindow window) const {
-      return windows[window % kWindows];
-    }
+    [[nodiscard]] const Window& at(ReportWindow window) const { return windows[window % kWindows]; }
   };
 
   struct Due {

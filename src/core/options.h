@@ -68,14 +68,15 @@ Result<void> assign(Options& options, const Field<Options, T>& field, const Opti
     options.*field.member = *flag;
   } else {
     constexpr bool kInteger = std::is_integral_v<T>;
-    if (number == nullptr ||
-        (kInteger && *number != static_cast<double>(static_cast<long long>(*number)))) {
-      return wrong_type(field.name, kInteger ? "integer" : "number", value);
-    }
+    if (number == nullptr) return wrong_type(field.name, kInteger ? "integer" : "number", value);
+    // The range first: a number beyond it may not fit any integer.
     if (!(*number >= static_cast<double>(field.low) &&
           *number <= static_cast<double>(field.high))) {
       return out_of_range(field.name, *number, static_cast<double>(field.low),
                           static_cast<double>(field.high));
+    }
+    if (kInteger && *number != static_cast<double>(static_cast<long long>(*number))) {
+      return wrong_type(field.name, "integer", value);
     }
     options.*field.member = static_cast<T>(*number);
   }

@@ -28,7 +28,9 @@ struct StageSpec {
 // A policy: either a preset with options, or stages spelled out.
 struct PolicySpec {
   std::string preset;  // empty: the stages below
-  OptionMap options;   // of the preset: each goes to every stage that has an option of that name
+  // Of the preset. Each goes to every stage that has an option of that name; "<scorer>_weight" sets
+  // the weight of a normalised scorer.
+  OptionMap options;
   std::vector<StageSpec> filters;
   StageSpec sampler;  // empty type: all candidates
   std::vector<StageSpec> scorers;
@@ -69,15 +71,21 @@ class Registry {
   [[nodiscard]] const std::vector<PresetInfo>& presets() const { return presets_; }
   [[nodiscard]] const PresetInfo* preset(std::string_view name) const;
 
-  // Builds the pipeline. Errors name the preset or stage, the option, what is allowed and the
-  // nearest known name: "least_kv: unknown option 'chioces' (known: choices, live, …; nearest:
-  // choices)".
+  // Builds the pipeline. Of the scorers, either all are normalised or there is one cost scorer
+  // alone. Errors name the preset or stage, the option, what is allowed and the nearest known name:
+  // "least_kv: unknown option 'chioces' (known: choices, live, …; nearest: choices)".
   [[nodiscard]] Result<std::unique_ptr<Pipeline>> build(const PolicySpec& spec) const;
 
  private:
   using Factory = std::function<Result<std::unique_ptr<Stage>>(const OptionMap&)>;
 
   void add_stage(StageInfo info, Factory factory);
+  [[nodiscard]] const StageInfo* stage(std::string_view type) const;
+  [[nodiscard]] Result<PolicySpec> expand(const PolicySpec& spec) const;
+  // `place` names the stage in errors: "picker", "scorers[1]".
+  template <typename T>
+  [[nodiscard]] Result<std::unique_ptr<T>> make(std::string_view place, const StageSpec& spec,
+                                                StageKind kind) const;
 
   std::vector<StageInfo> stages_;
   std::vector<Factory> factories_;  // parallel to stages_

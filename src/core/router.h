@@ -68,9 +68,10 @@ class Router {
   // replicas that have already failed this request. The decision's charge must come back through
   // finished(), whatever happens.
   //
-  // Order: the pool by purpose (general where that pool has no usable replica) → the response's own
-  // replica if the request continues one and it is usable → the pool's pipeline over the usable
-  // replicas that serve the model. No candidate: kReject.
+  // Order: the response's own replica if the request continues one and it is usable (kReject, with
+  // reason kPinned, where that replica is excluded: the conversation is nowhere else) → the pool by
+  // purpose (general where that pool has no candidate, counted) → the pool's pipeline over the
+  // usable replicas that serve the model. No candidate: kReject.
   [[nodiscard]] Decision decide(const Features& features, const FleetView& fleet,
                                 std::span<const ReplicaIndex> excluded, TimePoint now);
 
@@ -82,6 +83,8 @@ class Router {
   void learn_response(std::uint64_t response_id, ReplicaIndex replica, TimePoint now);
 
   // A report is about to be asked for / arrived. `signals.window` is what report_opened() returned.
+  // A report that was asked for before the one in force is ignored. Values outside of their ranges
+  // count as not reported; KV use above 1 counts as 1.
   [[nodiscard]] ReportWindow report_opened(ReplicaIndex replica);
   void report_applied(ReplicaIndex replica, const Signals& signals);
 
@@ -120,6 +123,21 @@ class Router {
   };
 
   void grow(std::size_t replicas);
+  // The pool for the request and its candidates in it; not found where nobody can serve it.
+  struct Choice {
+    PoolIndex pool = 0;
+    bool found = false;
+    bool fallback = false;
+    std::span<const ReplicaIndex> candidates;
+  };
+  [[nodiscard]] Choice choose_pool(const Features& features, const FleetView& fleet,
+                                   std::span<const ReplicaIndex> excluded);
+  // The usable replicas of the pool for the model that are not excluded. Valid until the next call.
+  [[nodiscard]] std::span<const ReplicaIndex> candidates(const PoolView& pool,
+                                                         std::string_view model,
+                                                         std::span<const ReplicaIndex> excluded);
+  void look_up_prefix(const Features& features);
+  void learn_rate(ReplicaIndex replica, std::int64_t tokens, Duration took);
 
   Options options_;
   std::vector<std::unique_ptr<Pipeline>> pipelines_;
@@ -134,6 +152,7 @@ class Router {
   std::vector<Booked> booked_;                 // by Charge::entry()
   PrefixMatches matches_;
   std::vector<ReplicaIndex> candidates_;  // scratch
+  std::uint32_t block_tokens_ = 16;       // of the features seen last
   Counters counters_;
 };
 

@@ -1,0 +1,276 @@
+#include "core/router.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <utility>
+
+namespace pointsman {
+namespace {
+
+// What is left of the learnt prefill rate's sums after one more sample: it speaks of the last
+// twenty or so.
+constexpr double kRateMemory = 0.95;
+// However odd a replica's times look, a plain request's prefill is due within reason.
+constexpr double kSlowestRate = 50;
+constexpr double kFastestRate = 10'000'000;
+
+bool contains(std::span<const ReplicaIndex> list, ReplicaIndex replica) {
+  return std::find(list.begin(), list.end(), replica) != list.end();
+}
+
+float in_range(float value, float low, float high) {
+  // The comparison is false for NaN as well.
+  return value >= low && value <= high ? value : Signals::kUnknown;
+}
+
+constexpr float kMostRequests = 1e6F;
+constexpr float kMostTokens = 1e12F;
+
+}  // namespace
+
+PoolPurpose purpose_of(const Features& features, const SegregationLimits& limits) {
+  if (features.prompt_tokens > limits.long_context_tokens) return PoolPurpose::kLongContext;
+  if (features.max_output_tokens > limits.long_generation_tokens) {
+    return PoolPurpose::kLongGeneration;
+  }
+  return PoolPurpose::kGeneral;
+}
+
+Router::Router(const Options& options, std::vector<std::unique_ptr<Pipeline>> pipelines)
+    : options_(options),
+      pipelines_(std::move(pipelines)),
+      index_(options.index),
+      pins_(options.pins),
+      rng_(options.seed) {
+  for (const auto& pipeline : pipelines_) needs_ = needs_ | pipeline->needs();
+}
+
+Decision Router::decide(const Features& features, const FleetView& fleet,
+                        std::span<const ReplicaIndex> excluded, TimePoint now) {
+  ledger_.advance(now);
+  grow(fleet.replicas.size());
+
+  Decision decision;
+  const std::optional<ReplicaIndex> pinned =
+      features.response_id == 0 ? std::nullopt : pins_.find(features.response_id, now);
+  const bool pin_holds = pinned && *pinned < fleet.replicas.size() &&
+                         fleet.replicas[*pinned].usable &&
+                         fleet.replicas[*pinned].pool < pipelines_.size();
+  if (pin_holds) {
+    decision.reason = Reason::kPinned;
+    decision.pool = fleet.replicas[*pinned].pool;
+    if (contains(excluded, *pinned)) {
+      ++counters_.rejected;
+      return decision;
+    }
+  }
+
+  Choice choice;
+  if (!pin_holds) {
+    choice = choose_pool(features, fleet, excluded);
+    decision.pool = choice.pool;
+    decision.pool_fallback = choice.fallback;
+    if (choice.fallback) ++counters_.pool_fallbacks;
+    if (!choice.found) {
+      ++counters_.rejected;
+      return decision;
+    }
+  }
+
+  Pipeline& pipeline = *pipelines_[decision.pool];
+  const bool uses_blocks = pipeline.needs().blocks && !features.blocks.empty();
+  if (uses_blocks) look_up_prefix(features);
+  Context context{.features = features,
+                  .replicas = fleet.replicas,
+                  .signals = signals_,
+                  .ledger = ledger_,
+                  .matched_blocks = matched_blocks_,
+                  .holders = matches_.holders,
+                  .shared_blocks = matches_.shared_blocks,
+                  .limits = options_.saturation,
+                  .now = now,
+                  .rng = rng_};
+
+  if (pin_holds) {
+    decision.order[0] = *pinned;
+    decision.count = 1;
+  } else {
+    decision.count =
+        static_cast<std::uint8_t>(pipeline.choose(context, choice.candidates, decision.order));
+    decision.reason = context.reason;
+    if (decision.reason == Reason::kPolicy && context.cached_tokens(decision.order[0]) > 0) {
+      decision.reason = Reason::kPrefix;
+    }
+  }
+  assert(decision.count > 0);
+  decision.verdict = Decision::Verdict::kSend;
+  ++counters_.decisions[static_cast<std::size_t>(decision.reason)];
+
+  const ReplicaIndex replica = decision.order[0];
+  decision.predicted_cached_tokens = context.cached_tokens(replica);
+  const Cost cost{features.prompt_tokens, context.uncached_tokens(replica)};
+  TimePoint due{};
+  if (!features.stream) {
+    const auto work = static_cast<double>(ledger_[replica].prefill_tokens + cost.uncached_tokens);
+    due = now + from_seconds(work / prefill_rate(replica));
+  }
+  pipeline.picked(context, replica);
+  decision.charge = ledger_.book(replica, cost, now, due);
+  const std::uint32_t entry = decision.charge.entry();
+  if (entry >= booked_.size()) booked_.resize(std::size_t{entry} + 1);
+  booked_[entry] = {decision.pool, features.stream, decision.predicted_cached_tokens};
+
+  if (uses_blocks) {
+    for (const PrefixMatches::Holder& holder : matches_.holders) {
+      matched_blocks_[holder.replica] = 0;
+    }
+    matches_.clear();
+    index_.insert(features.blocks, features.session_key, replica);
+  }
+  return decision;
+}
+
+void Router::first_token(Charge& charge, TimePoint now) {
+  if (!charge.held() || !ledger_.first_token(charge)) return;
+  const Booked& booked = booked_[charge.entry()];
+  if (!booked.stream) return;  // what a plain answer shows first is not its first token
+  Feedback feedback;
+  feedback.event = Feedback::Event::kFirstToken;
+  feedback.replica = charge.replica();
+  feedback.cost = ledger_.cost(charge);
+  feedback.work_ahead = ledger_.work_ahead(charge);
+  feedback.ttft = now - ledger_.booked_at(charge);
+  feedback.now = now;
+  learn_rate(feedback.replica, feedback.work_ahead, feedback.ttft);
+  pipelines_[booked.pool]->feedback(feedback);
+}
+
+void Router::finished(Charge charge, const Outcome& outcome, TimePoint now) {
+  if (!charge.held()) return;
+  assert(outcome.event != Feedback::Event::kFirstToken);
+  const Booked booked = booked_[charge.entry()];
+  Feedback feedback;
+  feedback.event = outcome.event;
+  feedback.replica = charge.replica();
+  feedback.cost = ledger_.cost(charge);
+  feedback.work_ahead = ledger_.work_ahead(charge);
+  feedback.now = now;
+  if (outcome.cached_tokens) {
+    counters_.predicted_cached_tokens += booked.predicted_cached_tokens;
+    counters_.actual_cached_tokens += *outcome.cached_tokens;
+    counters_.prompt_tokens += outcome.prompt_tokens.value_or(feedback.cost.prompt_tokens);
+  }
+  ledger_.release(std::move(charge));
+  pipelines_[booked.pool]->feedback(feedback);
+}
+
+void Router::learn_response(std::uint64_t response_id, ReplicaIndex replica, TimePoint now) {
+  pins_.learn(response_id, replica, now);
+}
+
+ReportWindow Router::report_opened(ReplicaIndex replica) {
+  grow(std::size_t{replica} + 1);
+  return ledger_.open_window(replica);
+}
+
+void Router::report_applied(ReplicaIndex replica, const Signals& signals) {
+  grow(std::size_t{replica} + 1);
+  Signals& current = signals_[replica];
+  if (current.observed_at != TimePoint{} && signals.window < current.window) return;
+  ledger_.advance(signals.observed_at);
+  ledger_.close_window(replica, signals.window);
+  if (signals.kv_capacity_tokens != current.kv_capacity_tokens) {
+    index_.set_capacity(replica, signals.kv_capacity_tokens / block_tokens_);
+  }
+  current = signals;
+  if (current.kv_usage > 1) current.kv_usage = 1;
+  current.kv_usage = in_range(current.kv_usage, 0, 1);
+  current.running = in_range(current.running, 0, kMostRequests);
+  current.waiting = in_range(current.waiting, 0, kMostRequests);
+  current.queued_tokens = in_range(current.queued_tokens, 0, kMostTokens);
+  current.prefix_hit_rate = in_range(current.prefix_hit_rate, 0, 1);
+}
+
+void Router::forget(ReplicaIndex replica) {
+  if (replica < signals_.size()) {
+    signals_[replica] = Signals{};
+    learnt_[replica] = Learnt{};
+  }
+  index_.forget(replica);
+  pins_.forget(replica);
+  for (const auto& pipeline : pipelines_) pipeline->forget(replica);
+}
+
+double Router::prefill_rate(ReplicaIndex replica) const {
+  if (replica >= learnt_.size() || learnt_[replica].seconds <= 0) {
+    return options_.initial_prefill_rate;
+  }
+  return std::clamp(learnt_[replica].tokens / learnt_[replica].seconds, kSlowestRate, kFastestRate);
+}
+
+const Signals& Router::signals(ReplicaIndex replica) const {
+  static constexpr Signals kNone;
+  return replica < signals_.size() ? signals_[replica] : kNone;
+}
+
+void Router::grow(std::size_t replicas) {
+  if (replicas <= signals_.size()) return;
+  ledger_.reserve(replicas);
+  signals_.resize(replicas);
+  learnt_.resize(replicas);
+  matched_blocks_.resize(replicas);
+}
+
+Router::Choice Router::choose_pool(const Features& features, const FleetView& fleet,
+                                   std::span<const ReplicaIndex> excluded) {
+  const std::size_t pools = std::min(fleet.pools.size(), pipelines_.size());
+  const auto find = [&](PoolPurpose purpose, bool& exists) -> Choice {
+    for (std::size_t i = 0; i < pools; ++i) {
+      if (fleet.pools[i].purpose != purpose) continue;
+      exists = true;
+      const std::span<const ReplicaIndex> found =
+          candidates(fleet.pools[i], features.model, excluded);
+      if (!found.empty()) return {static_cast<PoolIndex>(i), true, false, found};
+    }
+    return {};
+  };
+  const PoolPurpose purpose = purpose_of(features, options_.segregation);
+  bool exists = false;
+  Choice choice = find(purpose, exists);
+  if (!choice.found && purpose != PoolPurpose::kGeneral) {
+    const bool own_pool_exists = exists;
+    choice = find(PoolPurpose::kGeneral, exists);
+    choice.fallback = choice.found && own_pool_exists;
+  }
+  return choice;
+}
+
+std::span<const ReplicaIndex> Router::candidates(const PoolView& pool, std::string_view model,
+                                                 std::span<const ReplicaIndex> excluded) {
+  const std::span<const ReplicaIndex> all = pool.candidates(model);
+  if (excluded.empty()) return all;
+  candidates_.clear();
+  for (const ReplicaIndex replica : all) {
+    if (!contains(excluded, replica)) candidates_.push_back(replica);
+  }
+  return candidates_;
+}
+
+void Router::look_up_prefix(const Features& features) {
+  block_tokens_ = std::max<std::uint32_t>(features.block_tokens, 1);
+  index_.match(features.blocks, features.session_key, matches_);
+  for (const PrefixMatches::Holder& holder : matches_.holders) {
+    assert(holder.replica < matched_blocks_.size());
+    matched_blocks_[holder.replica] = holder.blocks;
+  }
+}
+
+void Router::learn_rate(ReplicaIndex replica, std::int64_t tokens, Duration took) {
+  if (tokens <= 0 || took <= Duration::zero()) return;
+  Learnt& learnt = learnt_[replica];
+  learnt.tokens = kRateMemory * learnt.tokens + static_cast<double>(tokens);
+  learnt.seconds = kRateMemory * learnt.seconds + to_seconds(took);
+}
+
+}  // namespace pointsman
