@@ -9,4 +9,10 @@ namespace pointsman {
 // the result is valid JSON whatever came in.
 void append_json_string(std::string& out, std::string_view text);
 
+[[nodiscard]] inline std::string json_string(std::string_view text) {
+  std::string out;
+  append_json_string(out, text);
+  return out;
+}
+
 }  // namespace pointsman

@@ -1,0 +1,50 @@
+#include "replica/engine_driver.h"
+
+#include <cassert>
+#include <utility>
+
+namespace pointsman {
+
+EngineDriver::EngineDriver(asio::io_context& io, const sim::EngineConfig& config, double speed,
+                           OnEvent on_event)
+    : engine_(config), speed_(speed), on_event_(std::move(on_event)), timer_(io) {
+  assert(speed > 0);
+}
+
+void EngineDriver::submit(sim::EngineRequest request) {
+  engine_.submit(std::move(request));
+  wake();
+}
+
+bool EngineDriver::cancel(sim::RequestId id) {
+  return engine_.cancel(id);
+}
+
+void EngineDriver::pause(bool paused) {
+  paused_ = paused;
+  if (!paused) wake();
+}
+
+void EngineDriver::wake() {
+  if (!engine_.in_step() && !reporting_) begin(std::chrono::steady_clock::now());
+}
+
+void EngineDriver::begin(SteadyTime at) {
+  if (paused_) return;
+  const std::optional<Duration> took = engine_.begin_step();
+  if (!took) return;
+  step_end_ = at + from_seconds(to_seconds(*took) / speed_);
+  timer_.expires_at(step_end_);
+  timer_.async_wait([this, alive = std::weak_ptr<bool>(alive_)](std::error_code error) {
+    if (!error && !alive.expired()) finish();
+  });
+}
+
+void EngineDriver::finish() {
+  reporting_ = true;
+  for (const sim::EngineEvent& event : engine_.finish_step()) on_event_(event);
+  reporting_ = false;
+  begin(step_end_);
+}
+
+}  // namespace pointsman
