@@ -58,7 +58,6 @@ struct FeaturesConfig {
   std::vector<std::string> session_headers = {"x-session-id", "x-claude-code-session-id",
                                               "x-session-affinity", "session-id", "session_id"};
 };
-};
 
 struct ModelsConfig {
   bool forward_unknown = false;  // a model that no replica names: forwarded, else 404
