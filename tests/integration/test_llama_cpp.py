@@ -3,6 +3,7 @@
 import pytest
 
 from support.llama_fleet import fleet, run_sessions
+from support.router import Router
 
 
 @pytest.fixture(scope="module")
@@ -17,3 +18,19 @@ def test_the_engines_show_affinity_without_a_router(engines):
     spread = run_sessions(lambda session, turn: engines[(session + turn) % 4], seed=2)
     assert sticky.hit_ratio >= 0.60
     assert spread.hit_ratio <= 0.10
+
+
+def through_router(engines, policy, seed):
+    with Router(engines, policy=policy) as router:
+        return run_sessions(lambda session, turn: router.url, seed)
+
+
+def test_session_affinity_reuses_prefixes_that_round_robin_loses(engines):
+    affinity = through_router(engines, "session_affinity", seed=3)
+    round_robin = through_router(engines, "round_robin", seed=4)
+    assert affinity.hit_ratio >= 0.60
+    assert affinity.hit_ratio >= round_robin.hit_ratio + 0.40
+
+
+def test_least_work_finds_the_replica_that_holds_a_session(engines):
+    assert through_router(engines, "least_work", seed=5).hit_ratio >= 0.60

@@ -21,7 +21,8 @@ class Reader:
 
     def __init__(self, sock):
         self.sock = sock
-        self.buffer = b""
+        self.buffer = bytearray()
+        self.taken = []  # All bytes taken since this was last cleared.
 
     def fill(self):
         try:
@@ -35,7 +36,9 @@ class Reader:
     def take(self, size):
         while len(self.buffer) < size:
             self.fill()
-        taken, self.buffer = self.buffer[:size], self.buffer[size:]
+        taken = bytes(self.buffer[:size])
+        del self.buffer[:size]
+        self.taken.append(taken)
         return taken
 
     def until(self, mark):
@@ -49,7 +52,8 @@ class Reader:
             while True:
                 self.fill()
         except Gone as gone:
-            rest, self.buffer = self.buffer, b""
+            rest = bytes(self.buffer)
+            self.buffer.clear()
             return rest, not isinstance(gone.__cause__, ConnectionResetError)
 
     def chunked(self, on_piece=None):
@@ -178,11 +182,12 @@ class Client:
     def response(self, method="POST", on_piece=None):
         """The next response, whole. `complete` is false where the connection ended too early."""
         response = self.head()
+        self.reader.taken.clear()
         no_body = method == "HEAD" or response.status in (101, 204, 304)
         try:
             response.read_body(self.reader, no_body, until_close=True, on_piece=on_piece)
         except Gone:
-            response.raw_body += self.reader.buffer
+            response.raw_body = b"".join(self.reader.taken) + self.reader.buffer
         return response
 
     def get(self, target, fields=()):
@@ -292,7 +297,8 @@ class Replica:
     """A server for the router to speak to; `script(connection, request)` answers each request.
 
     Health, metrics and the model list are answered by themselves: set `healthy`, `metrics` (bytes
-    or None for 404) and `models` (ids, a ready dict, or a status). `requests` holds all others.
+    or None for 404) and `models` (ids, a ready dict, or a status), or take the probes over with
+    `probe_script`. `requests` holds all other requests.
     `read_bodies = False` leaves the body of a request for the script to read.
     """
 
@@ -302,6 +308,7 @@ class Replica:
         self.healthy = True
         self.metrics = None
         self.read_bodies = True
+        self.probe_script = None
         self.probes = []
         self.requests = []
         self.connections = 0
@@ -330,6 +337,7 @@ class Replica:
         try:
             while connection.open:
                 request = Request(connection.reader.until(b"\r\n\r\n"))
+                connection.reader.taken.clear()
                 if self._answered_by_itself(connection, request):
                     continue
                 if self.read_bodies:
@@ -352,7 +360,9 @@ class Replica:
         if request.method != "GET" or path not in ("/health", "/metrics", "/v1/models"):
             return False
         self.probes.append(request)
-        if path == "/health":
+        if self.probe_script:
+            self.probe_script(connection, request)
+        elif path == "/health":
             connection.text(200 if self.healthy else 503, b"")
         elif path == "/metrics":
             connection.text(404 if self.metrics is None else 200, self.metrics or b"")
