@@ -1,0 +1,12 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace pointsman {
+
+// One function per subcommand, each in a file of its own. It adds the subcommand with its options
+// to `app`, and a callback that runs it. The callback returns after a good end, and throws
+// CLI::RuntimeError with the exit status, 1, after it has said on standard error what went wrong.
+void add_replica_command(CLI::App& app);
+
+}  // namespace pointsman

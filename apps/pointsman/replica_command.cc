@@ -1,0 +1,107 @@
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "commands.h"
+#include "http/url.h"
+#include "listen_address.h"
+#include "net/reactor.h"
+#include "replica/replica.h"
+#include "sim/engine_config.h"
+
+namespace pointsman {
+namespace {
+
+struct ReplicaFlags {
+  std::string listen = "127.0.0.1:8000";
+  std::string engine = "8b_a100";
+  std::uint32_t blocks = 0;
+  std::uint32_t max_num_seqs = 0;
+  std::uint32_t max_num_batched_tokens = 0;
+  ReplicaOptions options;
+};
+
+[[noreturn]] void fail(const std::string& message) {
+  std::fprintf(stderr, "pointsman replica: %s\n", message.c_str());
+  throw CLI::RuntimeError(1);
+}
+
+std::string preset_names() {
+  std::string names;
+  for (const sim::EnginePreset& preset : sim::engine_presets()) {
+    names.append(names.empty() ? "" : ", ").append(preset.name);
+  }
+  return names;
+}
+
+void run_replica(ReplicaFlags& flags) {
+  const sim::EnginePreset* preset = sim::find_engine_preset(flags.engine);
+  if (preset == nullptr) {
+    fail("unknown engine '" + flags.engine + "' (known: " + preset_names() + ")");
+  }
+  ReplicaOptions& options = flags.options;
+  options.engine = preset->config;
+  if (flags.blocks > 0) options.engine.blocks = flags.blocks;
+  if (flags.max_num_seqs > 0) options.engine.max_num_seqs = flags.max_num_seqs;
+  if (flags.max_num_batched_tokens > 0) {
+    options.engine.max_num_batched_tokens = flags.max_num_batched_tokens;
+  }
+  const Result<ListenAddress> address = parse_listen_address(flags.listen);
+  if (!address) fail(address.error().message);
+
+  Reactor reactor;
+  Replica replica(reactor, options);
+  if (const Result<void> listening = replica.listen(address->host, address->port); !listening) {
+    fail(listening.error().message);
+  }
+  asio::signal_set signals(reactor.io(), SIGINT, SIGTERM);
+  signals.async_wait([&reactor](std::error_code, int) { reactor.stop(); });
+  std::printf("listening on http://%s\n", authority_of(address->host, replica.port()).c_str());
+  std::fflush(stdout);
+  reactor.run();
+}
+
+}  // namespace
+
+void add_replica_command(CLI::App& app) {
+  const auto flags = std::make_shared<ReplicaFlags>();
+  CLI::App* command = app.add_subcommand(
+      "replica", "A simulated vLLM server on a socket: try the router without a GPU");
+  command->add_option("--listen", flags->listen, "HOST:PORT; port 0: any free one")
+      ->capture_default_str();
+  command->add_option("--model", flags->options.model, "Name of the served model")
+      ->capture_default_str();
+  command->add_option("--engine", flags->engine, "Simulated hardware: " + preset_names())
+      ->capture_default_str();
+  command->add_option("--speed", flags->options.speed, "Engine seconds per second")
+      ->check(CLI::Range(1e-3, 1e4))
+      ->capture_default_str();
+  command->add_option("--blocks", flags->blocks, "KV blocks of 16 tokens; default: the engine's")
+      ->check(CLI::Range(1U, 100'000'000U));
+  command->add_option("--max-num-seqs", flags->max_num_seqs, "Requests that run at once")
+      ->check(CLI::Range(1U, 100'000U));
+  command
+      ->add_option("--max-num-batched-tokens", flags->max_num_batched_tokens,
+                   "Tokens computed in one step")
+      ->check(CLI::Range(1U, 10'000'000U));
+  command
+      ->add_option("--max-model-len", flags->options.max_model_len,
+                   "Longest prompt and answer together, in tokens")
+      ->check(CLI::Range(2U, 100'000'000U))
+      ->capture_default_str();
+  command
+      ->add_option("--max-num-queued-reqs", flags->options.max_num_queued_reqs,
+                   "503 above so many waiting requests; 0: no limit")
+      ->capture_default_str();
+  command
+      ->add_option("--stream-interval", flags->options.stream_interval,
+                   "Tokens per event of a stream, after the first")
+      ->check(CLI::Range(1U, 100'000U))
+      ->capture_default_str();
+  command->add_flag("--enable-request-id-headers", flags->options.request_id_headers,
+                    "Return a request's x-request-id");
+  command->callback([flags] { run_replica(*flags); });
+}
+
+}  // namespace pointsman
