@@ -24,6 +24,9 @@ struct Field {
   T high;
   std::string_view help;
 };
+template <typename Options, typename T>
+Field(std::string_view, T Options::*, std::type_identity_t<T>, std::type_identity_t<T>,
+      std::string_view) -> Field<Options, T>;
 
 // A switch. (bool has no range.)
 template <typename Options>
@@ -34,6 +37,11 @@ struct Field<Options, bool> {
 };
 template <typename Options>
 Field(std::string_view, bool Options::*, std::string_view) -> Field<Options, bool>;
+
+// Of a stage without options.
+struct NoOptions {
+  static constexpr auto fields() { return std::tuple<>{}; }
+};
 
 // A value as the configuration gives it.
 using OptionValue = std::variant<double, bool, std::string>;
@@ -106,7 +114,7 @@ std::vector<OptionInfo> describe_options() {
   std::vector<OptionInfo> infos;
   std::apply(
       [&infos](const auto&... field) {
-        const Options defaults;
+        [[maybe_unused]] const Options defaults;  // not by a stage without options
         (infos.push_back(options_detail::describe(defaults, field)), ...);
       },
       Options::fields());

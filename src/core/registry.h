@@ -20,21 +20,21 @@ enum class Stability : std::uint8_t { kStable, kExperimental };
 
 // A stage of a policy as the configuration names it.
 struct StageSpec {
-  std::string type;
+  std::string type{};
   double weight = 1.0;  // of a normalised scorer; must be finite; negative repels
-  OptionMap options;
+  OptionMap options{};
 };
 
 // A policy: either a preset with options, or stages spelled out.
 struct PolicySpec {
-  std::string preset;  // empty: the stages below
+  std::string preset{};  // empty: the stages below
   // Of the preset. Each goes to every stage that has an option of that name; "<scorer>_weight" sets
   // the weight of a normalised scorer.
-  OptionMap options;
-  std::vector<StageSpec> filters;
-  StageSpec sampler;  // empty type: all candidates
-  std::vector<StageSpec> scorers;
-  StageSpec picker;  // empty type: "best"
+  OptionMap options{};
+  std::vector<StageSpec> filters{};
+  StageSpec sampler{};  // empty type: all candidates
+  std::vector<StageSpec> scorers{};
+  StageSpec picker{};  // empty type: "best"
 };
 
 struct StageInfo {

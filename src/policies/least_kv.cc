@@ -1,0 +1,28 @@
+#include "policies/least_kv.h"
+
+namespace pointsman {
+namespace {
+
+// The first key.
+constexpr double kFresh = 0;
+constexpr double kNoReading = 1;
+constexpr double kSaturated = 2;
+
+}  // namespace
+
+void LeastKv::cost(const Context& context, std::span<const ReplicaIndex> candidates,
+                   std::span<CostKeys> out) {
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const ReplicaIndex replica = candidates[i];
+    const KvReading kv = options_.live ? live_kv(context, replica) : reported_kv(context, replica);
+    const Load& load = context.ledger[replica];
+    const double standing =
+        saturated(context, replica) ? kSaturated : (kv.known ? kFresh : kNoReading);
+    // Among saturated replicas one that says nothing counts as full.
+    const double usage = kv.known ? kv.usage : (standing == kSaturated ? 1.0 : 0.0);
+    out[i] = {standing, usage, live_queue(context, replica),
+              static_cast<double>(load.prompt_tokens), static_cast<double>(load.in_flight)};
+  }
+}
+
+}  // namespace pointsman
