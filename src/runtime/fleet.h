@@ -65,7 +65,11 @@ class Fleet {
     PoolPurpose purpose = PoolPurpose::kGeneral;
   };
 
+  // `pools` in the order of their PoolIndex; names are distinct.
   Fleet(std::vector<PoolSpec> pools, const HealthOptions& health, const Clock& clock);
+  ~Fleet();
+  Fleet(const Fleet&) = delete;
+  Fleet& operator=(const Fleet&) = delete;
 
   // --- membership -------------------------------------------------------------------------------
   Result<ReplicaIndex> add(ReplicaSpec spec);  // error: same URL twice, unknown pool, too many
@@ -84,6 +88,10 @@ class Fleet {
   void request_succeeded(
       ReplicaIndex replica);  // cheap while the replica has no failures on record
   void request_failed(ReplicaIndex replica, RequestFailure failure);
+  // A byte came from the replica, on whatever connection: a probe that times out meanwhile found a
+  // busy replica, not a dead one. Lock-free and cheap; a coarse time is good enough.
+  void heard_from(ReplicaIndex replica, TimePoint now);
+  [[nodiscard]] TimePoint last_heard(ReplicaIndex replica) const;
   // The replica answered "cannot schedule new futures": it is shutting down; not usable until a
   // probe has failed and later one succeeded, or 30 s have passed.
   void request_found_draining(ReplicaIndex replica);
@@ -124,13 +132,16 @@ class Fleet {
   struct Member;
   struct State;
 
+  struct Heard;
+
+  void apply(ReplicaIndex replica, const std::function<HealthChange(HealthState&)>& step);
+
+  const HealthOptions options_;
+  const Clock& clock_;
   std::atomic<std::uint64_t> generation_{0};
+  std::unique_ptr<Heard[]> heard_;  // by ReplicaIndex
   mutable std::mutex mutex_;
   std::unique_ptr<State> state_;
-  const Clock& clock_;
-
- public:
-  ~Fleet();
 };
 
 }  // namespace pointsman
