@@ -20,7 +20,7 @@ constexpr std::uint64_t mix(std::uint64_t z) {
 
 // In (0, 1), both ends excluded: 52 bits and a half, which a double holds exactly.
 double unit(std::uint64_t hash) {
-  return (static_cast<double>(hash >> 12) + 0.5) * 0x1.0p-52;
+  return (static_cast<double>(static_cast<std::int64_t>(hash >> 12)) + 0.5) * 0x1.0p-52;
 }
 
 // "<identity>_<i>" in decimal.
@@ -56,7 +56,7 @@ std::size_t rendezvous(std::uint64_t key, std::span<const ReplicaIndex> candidat
   std::size_t count = 0;
   for (const ReplicaIndex candidate : candidates) {
     const Replica& replica = replicas[candidate];
-    const double h = unit(mix(key + mix(replica.identity)));
+    const double h = unit(mix(key + replica.identity * 0x9e3779b97f4a7c15ULL));
     // -w / ln(h) is at most w / (1 - h), since -ln(h) >= 1 - h. It spares nearly all logarithms.
     if (count == wanted && replica.weight < best[count - 1] * (1 - h)) continue;
     const double score = -replica.weight / std::log(h);

@@ -1,0 +1,64 @@
+// Random inserts, look-ups, forgets and capacities over a small alphabet of blocks, so that chains
+// share, branch and end everywhere; no answer may exceed the truth, and every invariant holds.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include "core/prefix_index.h"
+#include "support/naive_prefix_index.h"
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace pointsman;
+  constexpr ReplicaIndex kReplicas = 4;
+  PrefixIndex index({.max_bytes = 100 << 10});
+  test::NaivePrefixIndex truth;
+  PrefixMatches matches;
+  std::vector<BlockHash> chain;
+  std::size_t at = 0;
+  const auto next = [&]() -> std::uint8_t { return at < size ? data[at++] : 0; };
+  while (at < size) {
+    const std::uint8_t operation = next();
+    const auto replica = static_cast<ReplicaIndex>(operation % kReplicas);
+    if (operation < 8) {
+      index.forget(replica);
+      truth.forget(replica);
+      continue;
+    }
+    if (operation < 16) {
+      index.set_capacity(replica, next());
+      continue;
+    }
+    // Each byte continues the chain by one to sixteen blocks of one of sixteen contents.
+    chain.clear();
+    BlockHash before = 1;
+    for (std::size_t pieces = 1 + next() % 12; pieces > 0; --pieces) {
+      const std::uint8_t piece = next();
+      for (int blocks = piece >> 4; blocks >= 0; --blocks) {
+        before = (before + 1 + (piece & 15U)) * 0x9e3779b97f4a7c15ULL;
+        before ^= before >> 29;
+        chain.push_back(before);
+      }
+    }
+    index.match(chain, operation >> 4, matches);
+    require(matches.shared_blocks <= truth.shared(chain, operation >> 4));
+    for (const auto& holder : matches.holders) {
+      require(holder.replica < kReplicas && holder.blocks > 0);
+      require(holder.blocks <= truth.match(chain, holder.replica));
+    }
+    index.insert(chain, operation >> 4, replica);
+    truth.insert(chain, operation >> 4, replica);
+    require(index.bytes() <= 100 << 10);
+  }
+  require(index.consistent());
+  return 0;
+}
