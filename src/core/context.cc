@@ -45,6 +45,12 @@ double live_queue(const Context& context, ReplicaIndex replica) {
                            context.ledger.awaiting_since(replica, signals.window));
 }
 
+bool kv_full(const Context& context, ReplicaIndex replica) {
+  const KvReading kv = live_kv(context, replica);
+  // As floats, as readings are reported: 0.9 is not below 0.9.
+  return kv.known && static_cast<float>(kv.usage) >= static_cast<float>(context.limits.kv);
+}
+
 bool saturated(const Context& context, ReplicaIndex replica) {
   const SaturationLimits& limits = context.limits;
   const double prompt = context.features.prompt_tokens;
@@ -53,8 +59,7 @@ bool saturated(const Context& context, ReplicaIndex replica) {
     return true;
   }
   if (live_queue(context, replica) >= limits.queue) return true;
-  const KvReading kv = live_kv(context, replica);
-  return kv.known && kv.usage >= limits.kv;
+  return kv_full(context, replica);
 }
 
 }  // namespace pointsman

@@ -61,7 +61,10 @@ struct KvReading {
 // a first token) and all own requests without a first token.
 [[nodiscard]] double live_queue(const Context& context, ReplicaIndex replica);
 
-// Beyond any of the limits.
+// The live KV reading is known and at its limit or beyond.
+[[nodiscard]] bool kv_full(const Context& context, ReplicaIndex replica);
+
+// At any of the limits or beyond.
 [[nodiscard]] bool saturated(const Context& context, ReplicaIndex replica);
 
 }  // namespace pointsman

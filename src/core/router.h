@@ -35,8 +35,8 @@ struct SegregationLimits {
 struct Outcome {
   Feedback::Event event = Feedback::Event::kFinished;  // not kFirstToken
   // From the answer's usage; nothing where it carried none.
-  std::optional<std::uint32_t> prompt_tokens;
-  std::optional<std::uint32_t> cached_tokens;
+  std::optional<std::uint32_t> prompt_tokens{};
+  std::optional<std::uint32_t> cached_tokens{};
 };
 
 // The decision core: what the proxy, the endpoint picker and the simulator share. It owns the state

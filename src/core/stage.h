@@ -19,7 +19,7 @@ struct Feedback {
   };
   Event event = Event::kFinished;
   ReplicaIndex replica = kNoReplica;
-  Cost cost;                    // as it was booked
+  Cost cost{};                  // as it was booked
   std::int64_t work_ahead = 0;  // tokens before its first token at booking, its own included
   Duration ttft{};
   TimePoint now{};

@@ -7,8 +7,7 @@ void NotFull::apply(Context& context, Candidates& candidates) {
     const Signals& signals = context.signals[replica];
     if (!signals.fresh(context.now)) return false;
     if (signals.waiting >= context.limits.queue) return true;  // false where it is not known
-    const KvReading kv = live_kv(context, replica);
-    return kv.known && kv.usage >= context.limits.kv;
+    return kv_full(context, replica);
   };
   // Nobody full is the ordinary case; then the list stays as it is, uncopied.
   bool any = false;

@@ -1,0 +1,434 @@
+#include "core/router.h"
+
+#include <algorithm>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace pointsman {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr TimePoint kStart{std::chrono::hours(1)};
+
+// Takes the candidate with the longest match, else the first; keeps what it was told.
+struct Longest final : Picker {
+  explicit Longest(bool blocks) : wants_blocks(blocks) {}
+  [[nodiscard]] Needs needs() const override { return {.blocks = wants_blocks, .session = false}; }
+  std::size_t pick(Context& context, std::span<const ReplicaIndex> candidates, const Ranking&,
+                   std::span<ReplicaIndex> order) override {
+    seen.assign(candidates.begin(), candidates.end());
+    shared_blocks = context.shared_blocks;
+    holders = context.holders.size();
+    order[0] = *std::max_element(candidates.begin(), candidates.end(), [&](auto a, auto b) {
+      return context.matched_blocks[a] < context.matched_blocks[b];
+    });
+    return 1;
+  }
+  void picked(const Context&, ReplicaIndex) override { ++picks; }
+  void feedback(const Feedback& one) override { feedbacks.push_back(one); }
+  void forget(ReplicaIndex replica) override { forgotten = replica; }
+
+  bool wants_blocks;
+  std::vector<ReplicaIndex> seen;
+  std::vector<Feedback> feedbacks;
+  std::uint32_t shared_blocks = 0;
+  std::size_t holders = 0;
+  int picks = 0;
+  ReplicaIndex forgotten = kNoReplica;
+};
+
+class RouterTest : public testing::Test {
+ protected:
+  // A router over the pools of `fleet`.
+  Router& make(bool blocks = false) {
+    std::vector<std::unique_ptr<Pipeline>> pipelines;
+    pickers.clear();
+    for (std::size_t i = 0; i < std::max<std::size_t>(fleet.pools.size(), 1); ++i) {
+      auto picker = std::make_unique<Longest>(blocks);
+      pickers.push_back(picker.get());
+      pipelines.push_back(std::make_unique<Pipeline>(std::vector<std::unique_ptr<Filter>>{},
+                                                     nullptr, std::vector<Pipeline::Weighted>{},
+                                                     nullptr, std::move(picker)));
+    }
+    router = std::make_unique<Router>(options, std::move(pipelines));
+    return *router;
+  }
+
+  void add_pool(PoolPurpose purpose, int replicas) {
+    PoolView pool;
+    pool.purpose = purpose;
+    for (int i = 0; i < replicas; ++i) {
+      const auto index = static_cast<ReplicaIndex>(fleet.replicas.size());
+      fleet.replicas.push_back({index + 1, 1.0, static_cast<PoolIndex>(fleet.pools.size()), true});
+      pool.usable.push_back(index);
+    }
+    fleet.pools.push_back(std::move(pool));
+  }
+
+  Decision decide(std::span<const ReplicaIndex> excluded = {}) {
+    return router->decide(features, fleet, excluded, now);
+  }
+  void finish(Decision& decision, Outcome outcome = {}) {
+    router->finished(std::move(decision.charge), outcome, now);
+  }
+  // Decides, ends it at once, and returns the replica; kNoReplica where it was rejected.
+  ReplicaIndex route(std::span<const ReplicaIndex> excluded = {}) {
+    Decision decision = decide(excluded);
+    if (decision.verdict != Decision::Verdict::kSend) return kNoReplica;
+    const ReplicaIndex replica = decision.order[0];
+    finish(decision);
+    return replica;
+  }
+
+  Router::Options options;
+  FleetView fleet;
+  Features features;
+  TimePoint now = kStart;
+  std::vector<Longest*> pickers;
+  std::unique_ptr<Router> router;
+};
+
+TEST(PurposeOf, LongPromptComesBeforeLongGenerationBeforeGeneral) {
+  const SegregationLimits limits;
+  Features features;
+  EXPECT_EQ(purpose_of(features, limits), PoolPurpose::kGeneral) << "no limit given: general";
+  features.max_output_tokens = 4'000;
+  features.prompt_tokens = 32'000;
+  EXPECT_EQ(purpose_of(features, limits), PoolPurpose::kGeneral);
+  features.max_output_tokens = 4'001;
+  EXPECT_EQ(purpose_of(features, limits), PoolPurpose::kLongGeneration);
+  features.prompt_tokens = 32'001;
+  EXPECT_EQ(purpose_of(features, limits), PoolPurpose::kLongContext);
+}
+
+TEST_F(RouterTest, BooksInTheSameStepAsItChooses) {
+  add_pool(PoolPurpose::kGeneral, 1);
+  make();
+  features.prompt_tokens = 100;
+  features.stream = true;
+  Decision decision = decide();
+  ASSERT_EQ(decision.verdict, Decision::Verdict::kSend);
+  EXPECT_TRUE(decision.charge.held());
+  EXPECT_EQ(router->ledger()[0].in_flight, 1);
+  EXPECT_EQ(router->ledger()[0].prefill_tokens, 100);
+  EXPECT_EQ(pickers[0]->picks, 1);
+  router->first_token(decision.charge, now + seconds(1));
+  EXPECT_EQ(router->ledger()[0].prefill_tokens, 0);
+  finish(decision);
+  EXPECT_EQ(router->ledger()[0].in_flight, 0);
+}
+
+TEST_F(RouterTest, NoUsableReplicaIsAReject) {
+  fleet.pools.emplace_back();
+  make();
+  EXPECT_EQ(decide().verdict, Decision::Verdict::kReject);
+  fleet.pools.clear();
+  EXPECT_EQ(decide().verdict, Decision::Verdict::kReject);
+  EXPECT_EQ(router->counters().rejected, 2U);
+}
+
+TEST_F(RouterTest, FailedReplicasAreExcluded) {
+  add_pool(PoolPurpose::kGeneral, 3);
+  make();
+  const std::vector<ReplicaIndex> two = {0, 2};
+  EXPECT_EQ(route(two), 1U);
+  const std::vector<ReplicaIndex> all = {0, 1, 2};
+  EXPECT_EQ(route(all), kNoReplica);
+}
+
+TEST_F(RouterTest, APoolIsChosenByPurpose) {
+  add_pool(PoolPurpose::kGeneral, 2);
+  add_pool(PoolPurpose::kLongContext, 1);
+  add_pool(PoolPurpose::kLongGeneration, 1);
+  make();
+  EXPECT_EQ(route(), 0U);
+  features.prompt_tokens = 40'000;
+  EXPECT_EQ(route(), 2U);
+  features.prompt_tokens = 10;
+  features.max_output_tokens = 16'000;
+  EXPECT_EQ(route(), 3U);
+  EXPECT_EQ(router->counters().pool_fallbacks, 0U);
+}
+
+TEST_F(RouterTest, APoolWithoutAUsableReplicaFallsBackToGeneralAndIsCounted) {
+  add_pool(PoolPurpose::kGeneral, 1);
+  add_pool(PoolPurpose::kLongContext, 1);
+  fleet.pools[1].usable.clear();
+  make();
+  features.prompt_tokens = 40'000;
+  Decision decision = decide();
+  EXPECT_EQ(decision.order[0], 0U);
+  EXPECT_TRUE(decision.pool_fallback);
+  EXPECT_EQ(router->counters().pool_fallbacks, 1U);
+  finish(decision);
+}
+
+TEST_F(RouterTest, WithoutASpecialPoolNothingIsAFallback) {
+  add_pool(PoolPurpose::kGeneral, 1);
+  make();
+  features.prompt_tokens = 40'000;
+  EXPECT_EQ(route(), 0U);
+  EXPECT_EQ(router->counters().pool_fallbacks, 0U);
+}
+
+TEST_F(RouterTest, AGeneralRequestNeverGoesToASpecialPool) {
+  add_pool(PoolPurpose::kGeneral, 1);
+  add_pool(PoolPurpose::kLongContext, 1);
+  fleet.pools[0].usable.clear();
+  make();
+  EXPECT_EQ(route(), kNoReplica);
+}
+
+TEST_F(RouterTest, OnlyReplicasThatServeTheModelAreCandidates) {
+  add_pool(PoolPurpose::kGeneral, 3);
+  fleet.pools[0].by_model = {{"m1", {0, 2}}, {"m2", {1, 2}}};
+  fleet.pools[0].any_model = {2};
+  make();
+  features.model = "m2";
+  (void)route();
+  EXPECT_EQ(pickers[0]->seen, (std::vector<ReplicaIndex>{1, 2}));
+  features.model = "nobody names it";
+  EXPECT_EQ(route(), 2U);
+  features.model = "";
+  (void)route();
+  EXPECT_EQ(pickers[0]->seen, (std::vector<ReplicaIndex>{0, 1, 2}));
+}
+
+TEST_F(RouterTest, AResponseGoesBackToTheReplicaThatMadeIt) {
+  add_pool(PoolPurpose::kGeneral, 3);
+  make();
+  router->learn_response(77, 2, now);
+  features.response_id = 77;
+  Decision decision = decide();
+  EXPECT_EQ(decision.order[0], 2U);
+  EXPECT_EQ(decision.reason, Reason::kPinned);
+  finish(decision);
+  features.response_id = 78;
+  EXPECT_EQ(route(), 0U) << "an id nobody knows";
+}
+
+TEST_F(RouterTest, APinHoldsWhileItsReplicaIsUsableAndNoLonger) {
+  add_pool(PoolPurpose::kGeneral, 3);
+  make();
+  router->learn_response(77, 2, now);
+  features.response_id = 77;
+  const std::vector<ReplicaIndex> failed = {2};
+  Decision decision = decide(failed);
+  EXPECT_EQ(decision.verdict, Decision::Verdict::kReject);
+  EXPECT_EQ(decision.reason, Reason::kPinned) << "its conversation lives nowhere else";
+  fleet.replicas[2].usable = false;
+  std::erase(fleet.pools[0].usable, 2U);
+  EXPECT_EQ(route(), 0U);
+  fleet.replicas[2].usable = true;
+  EXPECT_EQ(route(), 2U);
+  router->forget(2);
+  EXPECT_EQ(route(), 0U) << "a replica that restarted has lost its responses";
+}
+
+TEST_F(RouterTest, APinReachesIntoAnyPool) {
+  add_pool(PoolPurpose::kGeneral, 1);
+  add_pool(PoolPurpose::kLongContext, 1);
+  make();
+  router->learn_response(77, 1, now);
+  features.response_id = 77;
+  Decision decision = decide();
+  EXPECT_EQ(decision.order[0], 1U);
+  EXPECT_EQ(decision.pool, 1U);
+  finish(decision);
+  EXPECT_EQ(pickers[1]->feedbacks.size(), 1U);
+}
+
+TEST_F(RouterTest, WhatWasSentIsFoundAgainAndOnlyTheRestIsCharged) {
+  add_pool(PoolPurpose::kGeneral, 3);
+  make(true);
+  const std::vector<BlockHash> chain = {11, 12, 13, 14};
+  features.blocks = chain;
+  features.block_tokens = 16;
+  features.prompt_tokens = 70;
+  features.session_key = 5;
+  const std::vector<ReplicaIndex> not_these = {0};
+  EXPECT_EQ(route(not_these), 1U) << "nobody holds it: the first";
+  Decision decision = decide();
+  EXPECT_EQ(decision.order[0], 1U);
+  EXPECT_EQ(decision.reason, Reason::kPrefix);
+  EXPECT_EQ(decision.predicted_cached_tokens, 64U);
+  EXPECT_EQ(pickers[0]->holders, 1U);
+  EXPECT_EQ(router->ledger()[1].prefill_tokens, 6);
+  EXPECT_EQ(router->ledger()[1].prompt_tokens, 70);
+  finish(decision, {.cached_tokens = 48});
+  EXPECT_EQ(router->counters().predicted_cached_tokens, 64U);
+  EXPECT_EQ(router->counters().actual_cached_tokens, 48U);
+  EXPECT_EQ(router->counters().prompt_tokens, 70U);
+}
+
+TEST_F(RouterTest, AMatchOfOneRequestIsGoneAtTheNext) {
+  add_pool(PoolPurpose::kGeneral, 3);
+  make(true);
+  features.prompt_tokens = 70;
+  const std::vector<BlockHash> chain = {11, 12, 13, 14};
+  features.blocks = chain;
+  const std::vector<ReplicaIndex> not_these = {0, 1};
+  EXPECT_EQ(route(not_these), 2U);
+  EXPECT_EQ(route(), 2U);
+  const std::vector<BlockHash> other = {21, 22};
+  features.blocks = other;
+  Decision decision = decide();
+  EXPECT_EQ(decision.order[0], 0U);
+  EXPECT_EQ(decision.predicted_cached_tokens, 0U);
+  finish(decision);
+  features.blocks = {};
+  EXPECT_EQ(route(), 0U) << "no blocks: no match";
+}
+
+TEST_F(RouterTest, APolicyWithoutBlocksLeavesTheIndexAlone) {
+  add_pool(PoolPurpose::kGeneral, 2);
+  make(false);
+  const std::vector<BlockHash> chain = {11, 12};
+  features.blocks = chain;
+  (void)route();
+  EXPECT_EQ(router->index().blocks(), 0U);
+}
+
+TEST_F(RouterTest, AReplicaThatRestartedHoldsNothing) {
+  add_pool(PoolPurpose::kGeneral, 2);
+  make(true);
+  features.prompt_tokens = 70;
+  const std::vector<BlockHash> chain = {11, 12, 13, 14};
+  features.blocks = chain;
+  const std::vector<ReplicaIndex> not_these = {0};
+  EXPECT_EQ(route(not_these), 1U);
+  router->forget(1);
+  EXPECT_EQ(pickers[0]->forgotten, 1U);
+  EXPECT_EQ(route(), 0U);
+}
+
+TEST_F(RouterTest, APlainRequestsPrefillIsDueAfterTheWorkAheadOverTheLearntRate) {
+  add_pool(PoolPurpose::kGeneral, 1);
+  options.initial_prefill_rate = 1'000;
+  make();
+  features.prompt_tokens = 3'000;
+  Decision first = decide();
+  Decision second = decide();  // 6,000 tokens at 1,000 a second
+  now = kStart + milliseconds(2'999);
+  router->report_applied(0, {.observed_at = now, .max_age = seconds(3)});
+  EXPECT_EQ(router->ledger()[0].prefill_tokens, 6'000);
+  now = kStart + milliseconds(3'000);
+  router->report_applied(0, {.observed_at = now, .max_age = seconds(3)});
+  EXPECT_EQ(router->ledger()[0].prefill_tokens, 3'000);
+  now = kStart + milliseconds(6'000);
+  router->report_applied(0, {.observed_at = now, .max_age = seconds(3)});
+  EXPECT_EQ(router->ledger()[0].prefill_tokens, 0);
+  finish(first);
+  finish(second);
+}
+
+TEST_F(RouterTest, ThePrefillRateIsLearntFromStreams) {
+  add_pool(PoolPurpose::kGeneral, 1);
+  make();
+  EXPECT_EQ(router->prefill_rate(0), 5'000);
+  features.prompt_tokens = 2'000;
+  for (int i = 0; i < 200; ++i) {
+    features.stream = i % 2 == 0;
+    Decision decision = decide();
+    // Streams at 1,000 tokens a second; plain answers say nothing.
+    now += features.stream ? seconds(2) : seconds(50);
+    router->first_token(decision.charge, now);
+    finish(decision);
+  }
+  EXPECT_NEAR(router->prefill_rate(0), 1'000, 1e-6);
+  for (int i = 0; i < 200; ++i) {
+    features.stream = true;
+    Decision decision = decide();
+    now += milliseconds(200);
+    router->first_token(decision.charge, now);
+    finish(decision);
+  }
+  EXPECT_NEAR(router->prefill_rate(0), 10'000, 10) << "old samples fade";
+  router->forget(0);
+  EXPECT_EQ(router->prefill_rate(0), 5'000);
+}
+
+TEST_F(RouterTest, FeedbackCarriesWhatWasBookedAndTheTimeToTheFirstToken) {
+  add_pool(PoolPurpose::kGeneral, 1);
+  make();
+  features.prompt_tokens = 500;
+  features.stream = true;
+  Decision first = decide();
+  Decision second = decide();
+  now += milliseconds(250);
+  router->first_token(second.charge, now);
+  router->first_token(second.charge, now + seconds(1));
+  ASSERT_EQ(pickers[0]->feedbacks.size(), 1U) << "once a request";
+  const Feedback& feedback = pickers[0]->feedbacks[0];
+  EXPECT_EQ(feedback.event, Feedback::Event::kFirstToken);
+  EXPECT_EQ(feedback.ttft, milliseconds(250));
+  EXPECT_EQ(feedback.work_ahead, 1'000);
+  EXPECT_EQ(feedback.cost.prompt_tokens, 500U);
+  finish(second, {.event = Feedback::Event::kCancelled});
+  finish(first, {.event = Feedback::Event::kFailed});
+  ASSERT_EQ(pickers[0]->feedbacks.size(), 3U);
+  EXPECT_EQ(pickers[0]->feedbacks[1].event, Feedback::Event::kCancelled);
+  EXPECT_EQ(pickers[0]->feedbacks[2].event, Feedback::Event::kFailed);
+}
+
+TEST_F(RouterTest, PlainAnswersGiveNoTimeToFirstToken) {
+  add_pool(PoolPurpose::kGeneral, 1);
+  make();
+  Decision decision = decide();
+  router->first_token(decision.charge, now + seconds(9));
+  finish(decision);
+  ASSERT_EQ(pickers[0]->feedbacks.size(), 1U);
+  EXPECT_EQ(pickers[0]->feedbacks[0].event, Feedback::Event::kFinished);
+}
+
+TEST_F(RouterTest, OddReportsBecomeUnknownAndNeverNumbers) {
+  make();
+  Signals odd{.observed_at = now, .max_age = seconds(3)};
+  odd.kv_usage = -0.5F;
+  odd.waiting = -1;
+  odd.running = std::numeric_limits<float>::infinity();
+  odd.prefix_hit_rate = 40;
+  router->report_applied(3, odd);
+  EXPECT_FALSE(router->signals(3).knows_kv(now));
+  EXPECT_FALSE(router->signals(3).knows_waiting(now));
+  EXPECT_TRUE(std::isnan(router->signals(3).running));
+  EXPECT_TRUE(std::isnan(router->signals(3).prefix_hit_rate));
+  odd.kv_usage = 1.0001F;
+  router->report_applied(3, odd);
+  EXPECT_EQ(router->signals(3).kv_usage, 1.0F);
+  EXPECT_FALSE(router->signals(9).fresh(now)) << "of a replica that never reported";
+}
+
+TEST_F(RouterTest, AReportAskedForEarlierNeverReplacesOneAskedForLater) {
+  make();
+  Signals early{.observed_at = now, .max_age = seconds(3)};
+  Signals late = early;
+  early.window = router->report_opened(0);
+  late.window = router->report_opened(0);
+  early.waiting = 1;
+  late.waiting = 2;
+  router->report_applied(0, late);
+  router->report_applied(0, early);
+  EXPECT_EQ(router->signals(0).waiting, 2);
+}
+
+TEST_F(RouterTest, EveryDecisionIsCountedByItsReason) {
+  add_pool(PoolPurpose::kGeneral, 2);
+  make();
+  (void)route();
+  const std::vector<ReplicaIndex> one = {0};
+  (void)route(one);
+  router->learn_response(5, 1, now);
+  features.response_id = 5;
+  (void)route();
+  const auto& counts = router->counters().decisions;
+  EXPECT_EQ(counts[static_cast<std::size_t>(Reason::kPolicy)], 1U);
+  EXPECT_EQ(counts[static_cast<std::size_t>(Reason::kOnlyOne)], 1U);
+  EXPECT_EQ(counts[static_cast<std::size_t>(Reason::kPinned)], 1U);
+}
+
+}  // namespace
+}  // namespace pointsman
