@@ -1,0 +1,488 @@
+#include "features/chat_request.h"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "features/block_hash.h"
+#include "features/json_read.h"
+#include "features/session_key.h"
+
+namespace pointsman {
+namespace {
+
+// Parsers keep their buffers for the next body; those of a body beyond this are given back.
+constexpr std::size_t kKeptCapacity = std::size_t{1} << 20;
+
+// The fields that hold a prompt, in the order in which engines put their content together.
+enum ContentField : std::uint8_t {
+  kSystem,
+  kInstructions,
+  kTools,
+  kMessages,
+  kPrompt,
+  kInput,
+  kQuery,
+  kDocuments,
+  kTextOne,
+  kTextTwo,
+  kText,
+  kInputs,
+  kContentFields,
+};
+
+constexpr std::array<std::string_view, kContentFields> kContentNames = {
+    "system", "instructions", "tools",  "messages", "prompt", "input",
+    "query",  "documents",    "text_1", "text_2",   "text",   "inputs"};
+
+// Kinds of pieces, for PromptContent::mark.
+constexpr char kMarkSystem = 'S';
+constexpr char kMarkTools = 'T';
+constexpr char kMarkMessage = 'M';
+constexpr char kMarkRole = 'r';
+constexpr char kMarkContent = 'c';
+constexpr char kMarkPart = 'p';
+constexpr char kMarkMedium = 'i';
+constexpr char kMarkField = 'k';
+constexpr char kMarkPrompt = 'P';
+
+// Fields of a content part that hold pictures, sounds or files, as bytes or as an address.
+bool is_medium(std::string_view key) {
+  constexpr std::array<std::string_view, 9> kMedia = {"image_url", "source",    "input_audio",
+                                                      "video_url", "audio_url", "image",
+                                                      "file_data", "file",      "image_embeds"};
+  return std::find(kMedia.begin(), kMedia.end(), key) != kMedia.end();
+}
+
+// What the pass over the top-level fields finds.
+struct TopLevel {
+  static constexpr int kNone = -1;
+
+  std::optional<std::uint32_t> max_completion_tokens;
+  std::optional<std::uint32_t> max_output_tokens;
+  std::optional<std::uint32_t> max_tokens;
+  std::string_view model;
+  std::string_view prompt_cache_key;
+  std::string_view conversation;
+  std::string_view user;
+  std::string_view previous_response_id;
+  std::string_view cache_salt;
+  bool store = false;
+  bool background = false;
+  std::array<int, kContentFields> content_at;  // which field of the object it is
+
+  TopLevel() { content_at.fill(kNone); }
+};
+
+std::string_view text_or_empty(json::od::value& value) {
+  return json::string(value).value_or(std::string_view());
+}
+
+void read_model(json::od::value& value, TopLevel& top, RequestFacts& facts) {
+  const std::optional<std::string_view> name = json::string(value);
+  top.model = name.value_or(std::string_view());
+  if (name) {
+    facts.model_field = RequestFacts::Model::kNamed;
+  } else if (json::is_null(value)) {
+    facts.model_field = RequestFacts::Model::kNull;
+  } else {
+    facts.model_field = RequestFacts::Model::kOther;
+  }
+}
+
+std::string_view read_conversation(json::od::value& value) {
+  json::od::json_type type{};
+  if (value.type().get(type) != simdjson::SUCCESS) return {};
+  if (type != json::od::json_type::object) return text_or_empty(value);
+  json::od::object object;
+  if (value.get_object().get(object) != simdjson::SUCCESS) return {};
+  std::string_view id;
+  json::for_each_field(object, [&](std::string_view key, json::od::value& inner) {
+    if (key == "id") id = text_or_empty(inner);
+    return true;
+  });
+  return id;
+}
+
+void read_field(std::string_view key, json::od::value& value, int index, TopLevel& top,
+                RequestFacts& facts) {
+  for (std::size_t i = 0; i < kContentNames.size(); ++i) {
+    if (key == kContentNames[i]) {
+      top.content_at[i] = index;
+      return;
+    }
+  }
+  if (key == "model") {
+    read_model(value, top, facts);
+  } else if (key == "stream") {
+    facts.stream = json::is_true(value);
+  } else if (key == "max_completion_tokens") {
+    top.max_completion_tokens = json::count(value);
+  } else if (key == "max_output_tokens") {
+    top.max_output_tokens = json::count(value);
+  } else if (key == "max_tokens") {
+    top.max_tokens = json::count(value);
+  } else if (key == "prompt_cache_key") {
+    top.prompt_cache_key = text_or_empty(value);
+  } else if (key == "conversation") {
+    top.conversation = read_conversation(value);
+  } else if (key == "user") {
+    top.user = text_or_empty(value);
+  } else if (key == "previous_response_id") {
+    top.previous_response_id = text_or_empty(value);
+  } else if (key == "cache_salt") {
+    top.cache_salt = text_or_empty(value);
+  } else if (key == "store") {
+    top.store = json::is_true(value);
+  } else if (key == "background") {
+    top.background = json::is_true(value);
+  } else if (key == "priority") {
+    std::int64_t priority = 0;
+    facts.priority = 0;
+    if (value.get_int64().get(priority) == simdjson::SUCCESS) {
+      facts.priority =
+          static_cast<std::int32_t>(std::clamp<std::int64_t>(priority, INT32_MIN, INT32_MAX));
+    }
+  }
+}
+
+// Reads the content fields into a PromptContent.
+class ContentReader {
+ public:
+  ContentReader(Api api, PromptContent& content) : api_(api), content_(content) {}
+
+  void field(ContentField field, json::od::value& value) {
+    switch (field) {
+      case kSystem:
+      case kInstructions:
+        content_.mark(kMarkSystem);
+        parts(value);
+        content_.end_message("system");
+        break;
+      case kTools:
+        content_.mark(kMarkTools);
+        content_.text(json::raw(value));
+        content_.end_message("");  // what a client offers does not name its session
+        break;
+      case kMessages:
+      case kPrompt:
+      case kInput:
+        prompt(value);
+        break;
+      default:
+        content_.start_prompt();
+        content_.mark(kMarkField);
+        content_.text(json::raw(value));
+        break;
+    }
+  }
+
+ private:
+  // Where only the size counts, escapes are counted as they are written.
+  void text(json::od::value& value) {
+    if (content_.reads_bytes()) {
+      content_.text(text_or_empty(value));
+    } else {
+      const std::string_view written = json::raw(value);
+      content_.text(written.substr(0, written.size() - std::min<std::size_t>(written.size(), 2)));
+    }
+  }
+
+  // Content that is text, null, or a list of parts.
+  void parts(json::od::value& value) {
+    json::od::json_type type{};
+    if (value.type().get(type) != simdjson::SUCCESS) return;
+    if (type == json::od::json_type::string) return text(value);
+    if (type == json::od::json_type::null) return;
+    json::od::array array;
+    if (type != json::od::json_type::array || value.get_array().get(array) != simdjson::SUCCESS) {
+      return content_.text(json::raw(value));
+    }
+    json::for_each_element(array, [&](json::od::value& element) {
+      content_.mark(kMarkPart);
+      part(element);
+      return true;
+    });
+  }
+
+  void part(json::od::value& value) {
+    json::od::json_type type{};
+    if (value.type().get(type) != simdjson::SUCCESS) return;
+    if (type == json::od::json_type::string) return text(value);
+    json::od::object object;
+    if (type != json::od::json_type::object ||
+        value.get_object().get(object) != simdjson::SUCCESS) {
+      return content_.text(json::raw(value));
+    }
+    json::for_each_field(object, [&](std::string_view key, json::od::value& inner) {
+      json::od::json_type kind{};
+      if (inner.type().get(kind) != simdjson::SUCCESS) return false;
+      if (key == "type" || key == "cache_control") return true;
+      if (is_medium(key)) {
+        content_.mark(kMarkMedium);
+        content_.medium(json::raw(inner));
+      } else if (kind == json::od::json_type::string && key == "text") {
+        text(inner);
+      } else {
+        other(key, inner);
+      }
+      return true;
+    });
+  }
+
+  // A field that is part of the prompt, as it is written.
+  void other(std::string_view key, json::od::value& value) {
+    content_.mark(kMarkField);
+    content_.text(key);
+    content_.mark(kMarkContent);
+    content_.text(json::raw(value));
+  }
+
+  void message(json::od::object& object) {
+    content_.mark(kMarkMessage);
+    std::string_view role = "user";  // an item without a role is a turn's input
+    bool system = false;
+    bool user = true;
+    json::for_each_field(object, [&](std::string_view key, json::od::value& value) {
+      if (key == "role") {
+        role = text_or_empty(value);
+        system = role == "system" || role == "developer";
+        user = role == "user";
+        content_.mark(kMarkRole);
+        content_.text(role);
+      } else if (key == "content") {
+        content_.mark(kMarkContent);
+        parts(value);
+      } else if (key != "cache_control") {
+        other(key, value);
+      }
+      return true;
+    });
+    content_.end_message(user ? "user" : system ? "system" : "");
+  }
+
+  // Text, ids, messages, or a batch of texts or of lists of ids.
+  void prompt(json::od::value& value) {
+    json::od::json_type type{};
+    if (value.type().get(type) != simdjson::SUCCESS) return;
+    if (type == json::od::json_type::string) {
+      content_.mark(kMarkPrompt);
+      if (api_ != Api::kResponses) content_.start_prompt();
+      text(value);
+      if (api_ == Api::kResponses) content_.end_message("user");
+      return;
+    }
+    json::od::array array;
+    if (type != json::od::json_type::array || value.get_array().get(array) != simdjson::SUCCESS) {
+      return content_.text(json::raw(value));
+    }
+    bool first = true;
+    json::for_each_element(array, [&](json::od::value& element) {
+      const bool goes_on = item(element, first);
+      first = false;
+      return goes_on;
+    });
+  }
+
+  bool item(json::od::value& value, bool first) {
+    json::od::json_type type{};
+    if (value.type().get(type) != simdjson::SUCCESS) return false;
+    switch (type) {
+      case json::od::json_type::object: {
+        json::od::object object;
+        if (value.get_object().get(object) != simdjson::SUCCESS) return false;
+        message(object);
+        return true;
+      }
+      case json::od::json_type::number:
+        if (first) start_ids();
+        id(value);
+        return true;
+      case json::od::json_type::array: {
+        json::od::array inner;
+        if (value.get_array().get(inner) != simdjson::SUCCESS) return false;
+        if (first) start_ids();
+        json::for_each_element(inner, [&](json::od::value& element) {
+          id(element);
+          return true;
+        });
+        content_.end_chain();
+        return true;
+      }
+      case json::od::json_type::string:
+        if (first) {
+          content_.start_prompt();
+          content_.mark(kMarkPrompt);
+        }
+        text(value);
+        content_.end_chain();
+        return true;
+      case json::od::json_type::boolean:
+      case json::od::json_type::null:
+        return true;
+    }
+    return true;
+  }
+
+  void start_ids() {
+    content_.start_prompt();
+    content_.start_ids();
+  }
+
+  void id(json::od::value& value) {
+    std::uint64_t id = 0;
+    if (value.get_uint64().get(id) == simdjson::SUCCESS) {
+      content_.id(static_cast<std::uint32_t>(id));
+    }
+  }
+
+  Api api_;
+  PromptContent& content_;
+};
+
+// Closes what the end of `text` cut open, so that it can be read up to there. What stands last and
+// may be incomplete (a number, a key, a top-level string) is cut off; a text deeper inside is kept.
+void close_partial(std::string& text) {
+  constexpr std::size_t kMaxDepth = 256;
+  std::string closers;
+  std::size_t string_start = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') {
+        ++i;
+      } else if (c == '"') {
+        in_string = false;
+      }
+    } else if (c == '"') {
+      in_string = true;
+      string_start = i;
+    } else if (c == '{' || c == '[') {
+      if (closers.size() == kMaxDepth) {
+        text.resize(i);
+        break;
+      }
+      closers += c == '{' ? '}' : ']';
+    } else if ((c == '}' || c == ']') && !closers.empty()) {
+      closers.pop_back();
+    }
+  }
+  if (in_string && closers.size() > 1) {
+    // An escape of up to six bytes, or a character of up to four, may have been cut.
+    const std::size_t escape = text.rfind('\\');
+    if (escape != std::string::npos && escape > string_start && text.size() - escape < 6) {
+      text.resize(escape);
+    }
+    while (text.size() > string_start + 1 && (text.back() & 0x80) != 0) text.pop_back();
+    text += '"';
+  } else {
+    if (in_string) text.resize(string_start);
+    while (!text.empty() && text.back() != '{' && text.back() != '[' && text.back() != ',' &&
+           text.back() != ':' && text.back() != '}' && text.back() != ']' && text.back() != '"') {
+      text.pop_back();
+    }
+  }
+  text.append(closers.rbegin(), closers.rend());
+}
+
+}  // namespace
+
+struct ChatRequestReader::Json {
+  simdjson::ondemand::parser parser;
+};
+
+ChatRequestReader::ChatRequestReader(const FeatureOptions& options)
+    : options_(options), content_(options.block_bytes), json_(std::make_unique<Json>()) {}
+
+ChatRequestReader::~ChatRequestReader() = default;
+
+void ChatRequestReader::read_none(std::string_view session_header, RequestFacts& facts) const {
+  facts.clear();
+  facts.session_key = session_key({.header = session_header,
+                                   .prompt_cache_key = {},
+                                   .conversation = {},
+                                   .user = {},
+                                   .content = 0});
+}
+
+void ChatRequestReader::read_partial(Api api, std::string_view beginning,
+                                     std::string_view session_header, Needs needs,
+                                     RequestFacts& facts) {
+  std::string text(beginning.substr(0, kMaxPartial));
+  close_partial(text);
+  read(api, text, text.size(), session_header, needs, facts);
+  facts.parsed = false;
+  TokenCount whole;
+  whole.add_bytes(beginning.size());
+  facts.prompt_tokens = std::max(facts.prompt_tokens, whole.tokens(options_.bytes_per_token));
+}
+
+void ChatRequestReader::read(Api api, std::string_view body, std::size_t capacity,
+                             std::string_view session_header, Needs needs, RequestFacts& facts) {
+  read_none(session_header, facts);
+  if (capacity < body.size() + kPadding) {
+    copy_.assign(body);
+    copy_.append(kPadding, ' ');
+    body = std::string_view(copy_).substr(0, body.size());
+    capacity = copy_.size();
+  }
+  facts.block_tokens = static_cast<std::uint32_t>(
+      std::max(1.0, static_cast<double>(options_.block_bytes) / options_.bytes_per_token));
+
+  json::od::document document;
+  json::od::object object;
+  if (json_->parser.iterate(simdjson::padded_string_view(body.data(), body.size(), capacity))
+              .get(document) == simdjson::SUCCESS &&
+      document.get_object().get(object) == simdjson::SUCCESS) {
+    TopLevel top;
+    int fields = 0;
+    facts.parsed = json::for_each_field(object, [&](std::string_view key, json::od::value& value) {
+      read_field(key, value, fields++, top, facts);
+      return true;
+    });
+    facts.model = top.model;
+    facts.max_output_tokens = top.max_completion_tokens.value_or(
+        top.max_output_tokens.value_or(top.max_tokens.value_or(0)));
+    facts.stored = top.store || top.background;
+    facts.response_id = response_key(top.previous_response_id);
+
+    SessionSources sources{.header = session_header,
+                           .prompt_cache_key = top.prompt_cache_key,
+                           .conversation = top.conversation,
+                           .user = top.user,
+                           .content = 0};
+    const std::uint64_t named = session_key(sources);
+    const std::uint64_t seed = chain_seed(facts.model, top.cache_salt);
+
+    // The fields are visited in the order of kContentNames, again from the start for each that
+    // stands before the one visited last; clients usually need one pass.
+    content_.start(seed, needs.blocks ? &facts.blocks : nullptr, needs.session && named == 0);
+    ContentReader reader(api, content_);
+    std::size_t next = 0;
+    const auto skip_absent = [&] {
+      while (next < kContentFields && top.content_at[next] == TopLevel::kNone) ++next;
+    };
+    skip_absent();
+    while (next < kContentFields) {
+      const std::size_t before = next;
+      int index = 0;
+      document.rewind();
+      if (document.get_object().get(object) != simdjson::SUCCESS) break;
+      json::for_each_field(object, [&](std::string_view, json::od::value& value) {
+        if (index++ == top.content_at[next]) {
+          reader.field(static_cast<ContentField>(next++), value);
+          skip_absent();
+        }
+        return next < kContentFields;
+      });
+      if (next == before) break;
+    }
+    facts.prompt_tokens = content_.count().tokens(options_.bytes_per_token);
+    facts.session_key = named != 0 ? named : content_.session();
+  }
+  if (json_->parser.capacity() > kKeptCapacity) json_ = std::make_unique<Json>();
+  if (copy_.capacity() > kKeptCapacity) std::string().swap(copy_);
+}
+
+}  // namespace pointsman

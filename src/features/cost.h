@@ -1,0 +1,34 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+namespace pointsman {
+
+// How many tokens a prompt has, counted while it is read. Text is estimated from its bytes (about
+// four to a token in English text for the vocabularies in use), ids are exact.
+class TokenCount {
+ public:
+  // Pictures, sounds and files: engines use from some dozens to some thousands of tokens each.
+  static constexpr std::uint64_t kPerMedium = 512;
+
+  void add_bytes(std::uint64_t bytes) { bytes_ += bytes; }
+  void add_ids(std::uint64_t ids) { ids_ += ids; }
+  void add_medium() { ids_ += kPerMedium; }
+
+  // Rounded up, so that a prompt never has fewer tokens than its whole blocks.
+  [[nodiscard]] std::uint32_t tokens(double bytes_per_token) const {
+    const double text = static_cast<double>(bytes_) / bytes_per_token;
+    const auto whole = static_cast<std::uint64_t>(text);
+    const std::uint64_t total = ids_ + whole + (static_cast<double>(whole) < text ? 1 : 0);
+    return static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(total, std::numeric_limits<std::uint32_t>::max()));
+  }
+
+ private:
+  std::uint64_t bytes_ = 0;
+  std::uint64_t ids_ = 0;
+};
+
+}  // namespace pointsman

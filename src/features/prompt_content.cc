@@ -1,0 +1,75 @@
+#include "features/prompt_content.h"
+
+#include <limits>
+
+namespace pointsman {
+namespace {
+
+constexpr char kMark = '\xff';
+constexpr std::uint64_t kIdChains = 0x1d5;  // parts chains of ids from those of text
+constexpr std::uint64_t kMediaDigest = 0x3ed1a;
+
+}  // namespace
+
+void PromptContent::start(std::uint64_t seed, std::vector<BlockHash>* blocks, bool want_session) {
+  blocks_ = blocks;
+  count_ = TokenCount{};
+  seed_ = session_ = piece_session_ = seed;
+  session_left_ = want_session ? std::numeric_limits<std::size_t>::max() : 0;
+  chain_open_ = blocks != nullptr;
+  if (chain_open_) hasher_.reset(seed, *blocks);
+}
+
+void PromptContent::take(std::string_view bytes) {
+  if (chain_open_) hasher_.add(bytes);
+  if (session_left_ == 0) return;
+  const std::string_view part = bytes.substr(0, session_left_);
+  piece_session_ = hash_bytes(part, piece_session_);
+  session_left_ -= part.size();
+}
+
+void PromptContent::mark(char kind) {
+  const char bytes[2] = {kMark, kind};
+  count_.add_bytes(sizeof bytes);
+  take({bytes, sizeof bytes});
+}
+
+void PromptContent::text(std::string_view bytes) {
+  count_.add_bytes(bytes.size());
+  if (!bytes.empty()) take(bytes);
+}
+
+void PromptContent::medium(std::string_view bytes) {
+  count_.add_medium();
+  if (!reads_bytes()) return;
+  const std::uint64_t digest[2] = {hash_bytes(bytes), hash_bytes(bytes, kMediaDigest)};
+  take({reinterpret_cast<const char*>(digest), sizeof digest});
+}
+
+void PromptContent::start_ids() {
+  if (chain_open_) hasher_.reset(seed_ ^ kIdChains, *blocks_);
+}
+
+void PromptContent::id(std::uint32_t id) {
+  count_.add_ids(1);
+  const char bytes[4] = {static_cast<char>(id), static_cast<char>(id >> 8),
+                         static_cast<char>(id >> 16), static_cast<char>(id >> 24)};
+  take({bytes, sizeof bytes});
+}
+
+void PromptContent::end_message(std::string_view role) {
+  if (session_left_ == 0) return;
+  const bool user = role == "user";
+  if (user || role == "system" || role == "developer") {
+    session_ = piece_session_;
+  } else {
+    piece_session_ = session_;
+  }
+  if (user) session_left_ = 0;
+}
+
+std::uint64_t PromptContent::session() const {
+  return piece_session_ == seed_ ? 0 : piece_session_;
+}
+
+}  // namespace pointsman

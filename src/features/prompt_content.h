@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "core/features.h"
+#include "features/block_hash.h"
+#include "features/cost.h"
+
+namespace pointsman {
+
+// Takes the content of a prompt, piece by piece in the order in which an engine sees it, and makes
+// of it what decisions need: the chain of block hashes, the content part of the session key, and
+// the token count.
+//
+// Pieces are told apart by a mark byte that does not occur in UTF-8, so that "ab" + "c" and
+// "a" + "bc" are different content, and yet two prompts share all blocks up to where they differ.
+class PromptContent {
+ public:
+  // How much of a prompt without messages makes its session key: 1,024 bytes, or 256 ids.
+  static constexpr std::size_t kSessionBytes = 1024;
+
+  explicit PromptContent(std::uint32_t block_bytes) : hasher_(block_bytes) {}
+
+  // Starts a prompt. `blocks`: where the chain goes; null where it is not wanted.
+  void start(std::uint64_t seed, std::vector<BlockHash>* blocks, bool want_session);
+
+  // A new piece of the given kind (a letter) begins.
+  void mark(char kind);
+  // Text of the present piece.
+  void text(std::string_view bytes);
+  // A picture, a sound, a file: stands for its bytes by a digest of them.
+  void medium(std::string_view bytes);
+  // The prompt is of token ids: its chain never meets one of text. To be called before the first.
+  void start_ids();
+  void id(std::uint32_t id);
+
+  // A message ends; roles as the APIs name them. Those of the system and the first of a user
+  // become the content part of the session key.
+  void end_message(std::string_view role);
+  // What follows is no message: its first kSessionBytes become the session key.
+  void start_prompt() { session_left_ = kSessionBytes; }
+  // The prompts of a batch behind its first are counted, but make no blocks.
+  void end_chain() { chain_open_ = false; }
+
+  [[nodiscard]] const TokenCount& count() const { return count_; }
+  // The content part of the session key; 0 where there was no content.
+  [[nodiscard]] std::uint64_t session() const;
+  // False: only the sizes of further pieces matter, not their bytes.
+  [[nodiscard]] bool reads_bytes() const { return chain_open_ || session_left_ > 0; }
+
+ private:
+  void take(std::string_view bytes);
+
+  BlockHasher hasher_;
+  std::vector<BlockHash>* blocks_ = nullptr;
+  TokenCount count_;
+  std::uint64_t seed_ = 0;
+  std::uint64_t session_ = 0;        // of the messages that count, so far
+  std::uint64_t piece_session_ = 0;  // the same and the present message or prompt
+  std::size_t session_left_ = 0;     // bytes that may still count for it
+  bool chain_open_ = false;
+};
+
+}  // namespace pointsman

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/features.h"
+
+namespace pointsman {
+
+// What a request's body (and its session header) says. Owned by the exchange: it outlives the
+// body's buffer, since a retry decides again.
+struct RequestFacts {
+  enum class Model : std::uint8_t {
+    kAbsent,  // no such field
+    kNull,
+    kNamed,
+    kOther,  // neither text nor null: the engine's own 400 will say so
+  };
+
+  bool parsed = false;  // false: not a JSON object, or broken; what stands before the break is kept
+  Model model_field = Model::kAbsent;
+  bool stream = false;
+  bool stored = false;  // "store": true or "background": true: not to be sent twice
+  std::uint32_t max_output_tokens = 0;
+  std::uint32_t prompt_tokens = 0;
+  std::uint32_t block_tokens = 16;
+  std::int32_t priority = 0;
+  std::uint64_t session_key = 0;
+  std::uint64_t response_id = 0;
+  std::string model;
+  std::vector<BlockHash> blocks;
+
+  // Views into this object.
+  [[nodiscard]] Features features() const {
+    return {.model = model,
+            .stream = stream,
+            .prompt_tokens = prompt_tokens,
+            .max_output_tokens = max_output_tokens,
+            .session_key = session_key,
+            .blocks = blocks,
+            .block_tokens = block_tokens,
+            .response_id = response_id,
+            .priority = priority};
+  }
+
+  // Empties it; the memory of the text and of the blocks is kept for the next request.
+  void clear() {
+    std::string text = std::move(model);
+    std::vector<BlockHash> chain = std::move(blocks);
+    text.clear();
+    chain.clear();
+    *this = RequestFacts{};
+    model = std::move(text);
+    blocks = std::move(chain);
+  }
+};
+
+}  // namespace pointsman
