@@ -90,26 +90,30 @@ void read_model(json::od::value& value, TopLevel& top, RequestFacts& facts) {
   }
 }
 
-std::string_view read_conversation(json::od::value& value) {
+// False: the document is broken.
+bool read_conversation(json::od::value& value, std::string_view& id) {
   json::od::json_type type{};
-  if (value.type().get(type) != simdjson::SUCCESS) return {};
-  if (type != json::od::json_type::object) return text_or_empty(value);
+  if (value.type().get(type) != simdjson::SUCCESS) return false;
+  id = {};
+  if (type != json::od::json_type::object) {
+    id = text_or_empty(value);
+    return true;
+  }
   json::od::object object;
-  if (value.get_object().get(object) != simdjson::SUCCESS) return {};
-  std::string_view id;
-  json::for_each_field(object, [&](std::string_view key, json::od::value& inner) {
+  if (value.get_object().get(object) != simdjson::SUCCESS) return false;
+  return json::for_each_field(object, [&](std::string_view key, json::od::value& inner) {
     if (key == "id") id = text_or_empty(inner);
     return true;
   });
-  return id;
 }
 
-void read_field(std::string_view key, json::od::value& value, int index, TopLevel& top,
+// False: the document is broken.
+bool read_field(std::string_view key, json::od::value& value, int index, TopLevel& top,
                 RequestFacts& facts) {
   for (std::size_t i = 0; i < kContentNames.size(); ++i) {
     if (key == kContentNames[i]) {
       top.content_at[i] = index;
-      return;
+      return true;
     }
   }
   if (key == "model") {
@@ -125,7 +129,7 @@ void read_field(std::string_view key, json::od::value& value, int index, TopLeve
   } else if (key == "prompt_cache_key") {
     top.prompt_cache_key = text_or_empty(value);
   } else if (key == "conversation") {
-    top.conversation = read_conversation(value);
+    return read_conversation(value, top.conversation);
   } else if (key == "user") {
     top.user = text_or_empty(value);
   } else if (key == "previous_response_id") {
@@ -144,14 +148,17 @@ void read_field(std::string_view key, json::od::value& value, int index, TopLeve
           static_cast<std::int32_t>(std::clamp<std::int64_t>(priority, INT32_MIN, INT32_MAX));
     }
   }
+  return true;
 }
 
-// Reads the content fields into a PromptContent.
+// Reads the content fields into a PromptContent. Where the document proves broken, reading stops:
+// its values may not be touched any more.
 class ContentReader {
  public:
   ContentReader(Api api, PromptContent& content) : api_(api), content_(content) {}
 
-  void field(ContentField field, json::od::value& value) {
+  // False: the document is broken.
+  bool field(ContentField field, json::od::value& value) {
     switch (field) {
       case kSystem:
       case kInstructions:
@@ -161,7 +168,7 @@ class ContentReader {
         break;
       case kTools:
         content_.mark(kMarkTools);
-        content_.text(json::raw(value));
+        as_written(value);
         content_.end_message("");  // what a client offers does not name its session
         break;
       case kMessages:
@@ -172,61 +179,92 @@ class ContentReader {
       default:
         content_.start_prompt();
         content_.mark(kMarkField);
-        content_.text(json::raw(value));
+        as_written(value);
         break;
     }
+    return !broken_;
   }
 
  private:
+  using Type = json::od::json_type;
+
+  Type type_of(json::od::value& value) {
+    Type type = Type::null;
+    if (value.type().get(type) != simdjson::SUCCESS) broken_ = true;
+    return type;
+  }
+
+  template <typename Each>
+  void fields(json::od::value& value, Each&& each) {
+    json::od::object object;
+    broken_ = broken_ || value.get_object().get(object) != simdjson::SUCCESS;
+    if (broken_) return;
+    const bool whole =
+        json::for_each_field(object, [&](std::string_view key, json::od::value& inner) {
+          each(key, inner);
+          return !broken_;
+        });
+    broken_ = broken_ || !whole;
+  }
+
+  template <typename Each>
+  void elements(json::od::value& value, Each&& each) {
+    json::od::array array;
+    broken_ = broken_ || value.get_array().get(array) != simdjson::SUCCESS;
+    if (broken_) return;
+    const bool whole = json::for_each_element(array, [&](json::od::value& element) {
+      each(element);
+      return !broken_;
+    });
+    broken_ = broken_ || !whole;
+  }
+
+  std::string_view written(json::od::value& value) {
+    const std::optional<std::string_view> text = json::raw(value);
+    broken_ = broken_ || !text;
+    return text.value_or(std::string_view());
+  }
+
+  void as_written(json::od::value& value) { content_.text(written(value)); }
+
   // Where only the size counts, escapes are counted as they are written.
   void text(json::od::value& value) {
-    if (content_.reads_bytes()) {
-      content_.text(text_or_empty(value));
-    } else {
-      const std::string_view written = json::raw(value);
-      content_.text(written.substr(0, written.size() - std::min<std::size_t>(written.size(), 2)));
-    }
+    if (content_.reads_bytes()) return content_.text(text_or_empty(value));
+    const std::string_view quoted = written(value);
+    content_.text(quoted.substr(0, quoted.size() - std::min<std::size_t>(quoted.size(), 2)));
   }
 
   // Content that is text, null, or a list of parts.
   void parts(json::od::value& value) {
-    json::od::json_type type{};
-    if (value.type().get(type) != simdjson::SUCCESS) return;
-    if (type == json::od::json_type::string) return text(value);
-    if (type == json::od::json_type::null) return;
-    json::od::array array;
-    if (type != json::od::json_type::array || value.get_array().get(array) != simdjson::SUCCESS) {
-      return content_.text(json::raw(value));
+    switch (type_of(value)) {
+      case Type::string:
+        return text(value);
+      case Type::null:
+        return;
+      case Type::array:
+        return elements(value, [&](json::od::value& element) {
+          content_.mark(kMarkPart);
+          part(element);
+        });
+      default:
+        return as_written(value);
     }
-    json::for_each_element(array, [&](json::od::value& element) {
-      content_.mark(kMarkPart);
-      part(element);
-      return true;
-    });
   }
 
   void part(json::od::value& value) {
-    json::od::json_type type{};
-    if (value.type().get(type) != simdjson::SUCCESS) return;
-    if (type == json::od::json_type::string) return text(value);
-    json::od::object object;
-    if (type != json::od::json_type::object ||
-        value.get_object().get(object) != simdjson::SUCCESS) {
-      return content_.text(json::raw(value));
-    }
-    json::for_each_field(object, [&](std::string_view key, json::od::value& inner) {
-      json::od::json_type kind{};
-      if (inner.type().get(kind) != simdjson::SUCCESS) return false;
-      if (key == "type" || key == "cache_control") return true;
+    const Type type = type_of(value);
+    if (type == Type::string) return text(value);
+    if (type != Type::object) return as_written(value);
+    fields(value, [&](std::string_view key, json::od::value& inner) {
+      if (key == "type" || key == "cache_control") return;
       if (is_medium(key)) {
         content_.mark(kMarkMedium);
-        content_.medium(json::raw(inner));
-      } else if (kind == json::od::json_type::string && key == "text") {
+        content_.medium(written(inner));
+      } else if (key == "text" && type_of(inner) == Type::string) {
         text(inner);
       } else {
         other(key, inner);
       }
-      return true;
     });
   }
 
@@ -235,93 +273,70 @@ class ContentReader {
     content_.mark(kMarkField);
     content_.text(key);
     content_.mark(kMarkContent);
-    content_.text(json::raw(value));
+    as_written(value);
   }
 
-  void message(json::od::object& object) {
+  void message(json::od::value& value) {
     content_.mark(kMarkMessage);
-    std::string_view role = "user";  // an item without a role is a turn's input
     bool system = false;
-    bool user = true;
-    json::for_each_field(object, [&](std::string_view key, json::od::value& value) {
+    bool user = true;  // an item without a role is a turn's input
+    fields(value, [&](std::string_view key, json::od::value& inner) {
       if (key == "role") {
-        role = text_or_empty(value);
+        const std::string_view role = text_or_empty(inner);
         system = role == "system" || role == "developer";
         user = role == "user";
         content_.mark(kMarkRole);
         content_.text(role);
       } else if (key == "content") {
         content_.mark(kMarkContent);
-        parts(value);
+        parts(inner);
       } else if (key != "cache_control") {
-        other(key, value);
+        other(key, inner);
       }
-      return true;
     });
     content_.end_message(user ? "user" : system ? "system" : "");
   }
 
   // Text, ids, messages, or a batch of texts or of lists of ids.
   void prompt(json::od::value& value) {
-    json::od::json_type type{};
-    if (value.type().get(type) != simdjson::SUCCESS) return;
-    if (type == json::od::json_type::string) {
+    const Type type = type_of(value);
+    if (type == Type::string) {
       content_.mark(kMarkPrompt);
       if (api_ != Api::kResponses) content_.start_prompt();
       text(value);
       if (api_ == Api::kResponses) content_.end_message("user");
       return;
     }
-    json::od::array array;
-    if (type != json::od::json_type::array || value.get_array().get(array) != simdjson::SUCCESS) {
-      return content_.text(json::raw(value));
-    }
+    if (type != Type::array) return as_written(value);
     bool first = true;
-    json::for_each_element(array, [&](json::od::value& element) {
-      const bool goes_on = item(element, first);
+    elements(value, [&](json::od::value& element) {
+      item(element, first);
       first = false;
-      return goes_on;
     });
   }
 
-  bool item(json::od::value& value, bool first) {
-    json::od::json_type type{};
-    if (value.type().get(type) != simdjson::SUCCESS) return false;
-    switch (type) {
-      case json::od::json_type::object: {
-        json::od::object object;
-        if (value.get_object().get(object) != simdjson::SUCCESS) return false;
-        message(object);
-        return true;
-      }
-      case json::od::json_type::number:
+  void item(json::od::value& value, bool first) {
+    switch (type_of(value)) {
+      case Type::object:
+        return message(value);
+      case Type::number:
         if (first) start_ids();
-        id(value);
-        return true;
-      case json::od::json_type::array: {
-        json::od::array inner;
-        if (value.get_array().get(inner) != simdjson::SUCCESS) return false;
+        return id(value);
+      case Type::array:
         if (first) start_ids();
-        json::for_each_element(inner, [&](json::od::value& element) {
-          id(element);
-          return true;
-        });
-        content_.end_chain();
-        return true;
-      }
-      case json::od::json_type::string:
+        elements(value, [&](json::od::value& element) { id(element); });
+        return content_.end_chain();
+      case Type::string:
         if (first) {
           content_.start_prompt();
           content_.mark(kMarkPrompt);
         }
         text(value);
-        content_.end_chain();
-        return true;
-      case json::od::json_type::boolean:
-      case json::od::json_type::null:
-        return true;
+        return content_.end_chain();
+      case Type::boolean:
+      case Type::null:
+        return;
     }
-    return true;
   }
 
   void start_ids() {
@@ -338,6 +353,7 @@ class ContentReader {
 
   Api api_;
   PromptContent& content_;
+  bool broken_ = false;
 };
 
 // Closes what the end of `text` cut open, so that it can be read up to there. What stands last and
@@ -429,60 +445,73 @@ void ChatRequestReader::read(Api api, std::string_view body, std::size_t capacit
   }
   facts.block_tokens = static_cast<std::uint32_t>(
       std::max(1.0, static_cast<double>(options_.block_bytes) / options_.bytes_per_token));
-
-  json::od::document document;
-  json::od::object object;
-  if (json_->parser.iterate(simdjson::padded_string_view(body.data(), body.size(), capacity))
-              .get(document) == simdjson::SUCCESS &&
-      document.get_object().get(object) == simdjson::SUCCESS) {
-    TopLevel top;
-    int fields = 0;
-    facts.parsed = json::for_each_field(object, [&](std::string_view key, json::od::value& value) {
-      read_field(key, value, fields++, top, facts);
-      return true;
-    });
-    facts.model = top.model;
-    facts.max_output_tokens = top.max_completion_tokens.value_or(
-        top.max_output_tokens.value_or(top.max_tokens.value_or(0)));
-    facts.stored = top.store || top.background;
-    facts.response_id = response_key(top.previous_response_id);
-
-    SessionSources sources{.header = session_header,
-                           .prompt_cache_key = top.prompt_cache_key,
-                           .conversation = top.conversation,
-                           .user = top.user,
-                           .content = 0};
-    const std::uint64_t named = session_key(sources);
-    const std::uint64_t seed = chain_seed(facts.model, top.cache_salt);
-
-    // The fields are visited in the order of kContentNames, again from the start for each that
-    // stands before the one visited last; clients usually need one pass.
-    content_.start(seed, needs.blocks ? &facts.blocks : nullptr, needs.session && named == 0);
-    ContentReader reader(api, content_);
-    std::size_t next = 0;
-    const auto skip_absent = [&] {
-      while (next < kContentFields && top.content_at[next] == TopLevel::kNone) ++next;
-    };
-    skip_absent();
-    while (next < kContentFields) {
-      const std::size_t before = next;
-      int index = 0;
-      document.rewind();
-      if (document.get_object().get(object) != simdjson::SUCCESS) break;
-      json::for_each_field(object, [&](std::string_view, json::od::value& value) {
-        if (index++ == top.content_at[next]) {
-          reader.field(static_cast<ContentField>(next++), value);
-          skip_absent();
-        }
-        return next < kContentFields;
-      });
-      if (next == before) break;
-    }
-    facts.prompt_tokens = content_.count().tokens(options_.bytes_per_token);
-    facts.session_key = named != 0 ? named : content_.session();
-  }
+  read_object(api, body, capacity, session_header, needs, facts);
   if (json_->parser.capacity() > kKeptCapacity) json_ = std::make_unique<Json>();
   if (copy_.capacity() > kKeptCapacity) std::string().swap(copy_);
+}
+
+void ChatRequestReader::read_object(Api api, std::string_view body, std::size_t capacity,
+                                    std::string_view session_header, Needs needs,
+                                    RequestFacts& facts) {
+  json::od::document document;
+  json::od::object object;
+  const auto open = [&] {
+    return json_->parser.iterate(simdjson::padded_string_view(body.data(), body.size(), capacity))
+                   .get(document) == simdjson::SUCCESS &&
+           document.get_object().get(object) == simdjson::SUCCESS;
+  };
+  if (!open()) return;
+  TopLevel top;
+  int fields = 0;
+  bool sound = true;  // no value was found broken
+  const bool whole =
+      json::for_each_field(object, [&](std::string_view key, json::od::value& value) {
+        sound = read_field(key, value, fields++, top, facts);
+        return sound;
+      });
+  facts.parsed = sound && whole;
+  facts.model = top.model;
+  facts.max_output_tokens = top.max_completion_tokens.value_or(
+      top.max_output_tokens.value_or(top.max_tokens.value_or(0)));
+  facts.stored = top.store || top.background;
+  facts.response_id = response_key(top.previous_response_id);
+  const std::uint64_t named = session_key({.header = session_header,
+                                           .prompt_cache_key = top.prompt_cache_key,
+                                           .conversation = top.conversation,
+                                           .user = top.user,
+                                           .content = 0});
+  content_.start(chain_seed(facts.model, top.cache_salt), needs.blocks ? &facts.blocks : nullptr,
+                 needs.session && named == 0);
+  // From here on the texts of `top` are gone: the parser's buffer is used again.
+
+  // The fields are visited in the order of kContentNames, again from the start for each that
+  // stands before the one visited last; clients usually need one pass.
+  ContentReader reader(api, content_);
+  std::size_t next = 0;
+  const auto skip_absent = [&] {
+    while (next < kContentFields && top.content_at[next] == TopLevel::kNone) ++next;
+  };
+  skip_absent();
+  while (sound && next < kContentFields) {
+    const std::size_t before = next;
+    if (whole) {
+      document.rewind();
+      if (document.get_object().get(object) != simdjson::SUCCESS) break;
+    } else if (!open()) {
+      break;
+    }
+    int index = 0;
+    const bool passed = json::for_each_field(object, [&](std::string_view, json::od::value& value) {
+      if (index++ == top.content_at[next]) {
+        sound = reader.field(static_cast<ContentField>(next++), value);
+        skip_absent();
+      }
+      return sound && next < kContentFields;
+    });
+    sound = sound && passed && next > before;
+  }
+  facts.prompt_tokens = content_.count().tokens(options_.bytes_per_token);
+  facts.session_key = named != 0 ? named : content_.session();
 }
 
 }  // namespace pointsman

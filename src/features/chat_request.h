@@ -54,6 +54,9 @@ class ChatRequestReader {
  private:
   struct Json;  // keeps simdjson out of this header
 
+  void read_object(Api api, std::string_view body, std::size_t capacity,
+                   std::string_view session_header, Needs needs, RequestFacts& facts);
+
   FeatureOptions options_;
   PromptContent content_;
   std::string copy_;

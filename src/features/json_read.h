@@ -14,8 +14,9 @@ namespace pointsman::json {
 
 namespace od = simdjson::ondemand;
 
-// The value as it is written. Consumes arrays and objects; a scalar may still be read after.
-inline std::string_view raw(od::value& value) {
+// The value as it is written; nothing where the document is broken there, and then no more may be
+// read of it. Consumes arrays and objects; a scalar may still be read after.
+inline std::optional<std::string_view> raw(od::value& value) {
   std::string_view text;
   if (simdjson::to_json_string(value).get(text) != simdjson::SUCCESS) return {};
   return text;
@@ -26,7 +27,7 @@ inline std::string_view raw(od::value& value) {
 inline std::optional<std::string_view> string(od::value& value) {
   od::json_type type{};
   if (value.type().get(type) != simdjson::SUCCESS || type != od::json_type::string) return {};
-  const std::string_view written = raw(value);
+  const std::string_view written = raw(value).value_or(std::string_view());
   if (written.size() < 2 || written.back() != '"') return {};
   const std::string_view inner = written.substr(1, written.size() - 2);
   if (inner.find('\\') == std::string_view::npos) return inner;
@@ -58,7 +59,8 @@ inline bool is_null(od::value& value) {
 }
 
 // Calls each(key, value) for the fields of an object, in order, until the end or until each
-// returns false. Returns false where the document is broken.
+// returns false. Returns false where the document is broken; then no more may be read of it, nor
+// may it be rewound.
 template <typename Each>
 bool for_each_field(od::object& object, Each&& each) {
   for (auto field : object) {
