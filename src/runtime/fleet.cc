@@ -30,12 +30,6 @@ std::string_view without_slash(std::string_view url) {
 
 }  // namespace
 
-// Written by the reactors on the request path, without the lock.
-struct Fleet::Heard {
-  std::atomic<Duration::rep> at{0};
-  std::atomic<bool> has_faults{false};
-};
-
 struct Fleet::Member {
   std::shared_ptr<const ReplicaSpec> spec;
   std::uint64_t identity = 0;
@@ -161,7 +155,7 @@ struct Fleet::State {
 Fleet::Fleet(std::vector<PoolSpec> pools, const HealthOptions& health, const Clock& clock)
     : options_(health),
       clock_(clock),
-      heard_(std::make_unique<Heard[]>(kMaxReplicas)),
+      has_faults_(std::make_unique<std::atomic<bool>[]>(kMaxReplicas)),
       state_(std::make_unique<State>()) {
   state_->pools = std::move(pools);
   state_->view = state_->build(++generation_, clock_.now());
@@ -210,8 +204,7 @@ Result<ReplicaIndex> Fleet::add(ReplicaSpec spec) {
     member.identity = identity_of(spec.url);
     member.pool = static_cast<PoolIndex>(pool - state.pools.begin());
     member.spec = std::make_shared<const ReplicaSpec>(std::move(spec));
-    heard_[index].at.store(0, std::memory_order_relaxed);
-    heard_[index].has_faults.store(false, std::memory_order_relaxed);
+    has_faults_[index].store(false, std::memory_order_relaxed);
     state.view = state.build(++generation_, clock_.now());
     if (reuse != nullptr) listeners = state.listeners;
   }
@@ -266,7 +259,7 @@ void Fleet::apply(ReplicaIndex replica, const std::function<HealthChange(HealthS
         state_->may_eject(*member, options_.usable_floor, now)) {
       eject(member->health, change.wants_ejection, options_, now);
     }
-    heard_[replica].has_faults.store(member->health.has_faults(), std::memory_order_relaxed);
+    has_faults_[replica].store(member->health.has_faults(), std::memory_order_relaxed);
     if (member->usable(now) != member->published_usable) {
       state_->view = state_->build(++generation_, now);
     }
@@ -294,8 +287,7 @@ void Fleet::set_awake(ReplicaIndex replica, bool awake) {
 }
 
 void Fleet::request_succeeded(ReplicaIndex replica) {
-  if (replica >= kMaxReplicas || !heard_[replica].has_faults.load(std::memory_order_relaxed))
-    return;
+  if (replica >= kMaxReplicas || !has_faults_[replica].load(std::memory_order_relaxed)) return;
   apply(replica, [](HealthState& health) {
     apply_request_success(health);
     return HealthChange{};
@@ -313,20 +305,6 @@ void Fleet::request_found_draining(ReplicaIndex replica) {
     apply_leaving(health, clock_.now());
     return HealthChange{};
   });
-}
-
-void Fleet::heard_from(ReplicaIndex replica, TimePoint now) {
-  if (replica >= kMaxReplicas) return;
-  std::atomic<Duration::rep>& at = heard_[replica].at;
-  const Duration::rep time = now.time_since_epoch().count();
-  // Written only when it says something new: several reactors share the line.
-  constexpr Duration::rep kStep = Duration(std::chrono::milliseconds(50)).count();
-  if (time - at.load(std::memory_order_relaxed) >= kStep) at.store(time, std::memory_order_relaxed);
-}
-
-TimePoint Fleet::last_heard(ReplicaIndex replica) const {
-  if (replica >= kMaxReplicas) return {};
-  return TimePoint{Duration{heard_[replica].at.load(std::memory_order_relaxed)}};
 }
 
 void Fleet::tick() {
@@ -394,6 +372,15 @@ std::size_t Fleet::models_served() const {
 bool Fleet::any_usable() const {
   const std::lock_guard lock(mutex_);
   return std::ranges::any_of(state_->members, &Member::published_usable);
+}
+
+std::vector<std::pair<ReplicaIndex, std::shared_ptr<const ReplicaSpec>>> Fleet::replicas() const {
+  std::vector<std::pair<ReplicaIndex, std::shared_ptr<const ReplicaSpec>>> all;
+  const std::lock_guard lock(mutex_);
+  for (ReplicaIndex i = 0; i < state_->members.size(); ++i) {
+    if (!state_->members[i].removed) all.emplace_back(i, state_->members[i].spec);
+  }
+  return all;
 }
 
 std::vector<ReplicaStatus> Fleet::status() const {

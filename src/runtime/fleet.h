@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -88,10 +89,6 @@ class Fleet {
   void request_succeeded(
       ReplicaIndex replica);  // cheap while the replica has no failures on record
   void request_failed(ReplicaIndex replica, RequestFailure failure);
-  // A byte came from the replica, on whatever connection: a probe that times out meanwhile found a
-  // busy replica, not a dead one. Lock-free and cheap; a coarse time is good enough.
-  void heard_from(ReplicaIndex replica, TimePoint now);
-  [[nodiscard]] TimePoint last_heard(ReplicaIndex replica) const;
   // The replica answered "cannot schedule new futures": it is shutting down; not usable until a
   // probe has failed and later one succeeded, or 30 s have passed.
   void request_found_draining(ReplicaIndex replica);
@@ -112,6 +109,9 @@ class Fleet {
   [[nodiscard]] std::size_t models_served() const;
   [[nodiscard]] bool any_usable() const;
 
+  // The configured replicas, for those who follow them.
+  [[nodiscard]] std::vector<std::pair<ReplicaIndex, std::shared_ptr<const ReplicaSpec>>> replicas()
+      const;
   [[nodiscard]] std::vector<ReplicaStatus> status() const;
   [[nodiscard]] std::optional<ReplicaStatus> status(ReplicaIndex replica) const;
   // The replica's address; stable while the replica is configured. Cheap enough for the request
@@ -132,14 +132,13 @@ class Fleet {
   struct Member;
   struct State;
 
-  struct Heard;
-
   void apply(ReplicaIndex replica, const std::function<HealthChange(HealthState&)>& step);
 
   const HealthOptions options_;
   const Clock& clock_;
   std::atomic<std::uint64_t> generation_{0};
-  std::unique_ptr<Heard[]> heard_;  // by ReplicaIndex
+  // By ReplicaIndex: a success would clear something. Read on the request path without the lock.
+  std::unique_ptr<std::atomic<bool>[]> has_faults_;
   mutable std::mutex mutex_;
   std::unique_ptr<State> state_;
 };

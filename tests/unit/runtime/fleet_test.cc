@@ -276,13 +276,13 @@ TEST_F(FleetTest, EqualListsCostNoTable) {
   EXPECT_EQ(fleet_.model_state("c"), ModelState::kUnknown);
 }
 
-TEST_F(FleetTest, HearsFromReplicas) {
-  add_ready(1);
-  EXPECT_EQ(fleet_.last_heard(0), TimePoint{});
-  fleet_.heard_from(0, clock_.now());
-  EXPECT_EQ(fleet_.last_heard(0), clock_.now());
-  fleet_.heard_from(kNoReplica, clock_.now());
-  EXPECT_EQ(fleet_.last_heard(kNoReplica), TimePoint{});
+TEST_F(FleetTest, ListsTheConfiguredReplicas) {
+  add_ready(2);
+  ASSERT_TRUE(fleet_.remove(url(0)).ok());
+  const auto replicas = fleet_.replicas();
+  ASSERT_EQ(replicas.size(), 1U);
+  EXPECT_EQ(replicas[0].first, 1U);
+  EXPECT_EQ(replicas[0].second->url, url(1));
 }
 
 TEST(Fleet, IsSafeFromManyThreads) {
@@ -307,7 +307,6 @@ TEST(Fleet, IsSafeFromManyThreads) {
             break;
           case 2:
             fleet.request_succeeded(replica);
-            fleet.heard_from(replica, TimePoint{Duration{i}});
             break;
           case 3:
             fleet.set_models(replica, {{"m" + std::to_string(i % 3)}});

@@ -1,0 +1,142 @@
+#include "feeds/scraper.h"
+
+#include <utility>
+
+#include "base/log.h"
+#include "net/http_client.h"
+
+namespace pointsman {
+namespace {
+
+constexpr std::string_view kUsualPath = "/metrics";
+constexpr std::string_view kOtherPath = "/prometheus/metrics";
+
+}  // namespace
+
+struct Scraper::Target {
+  Target(Scraper& scraper, ReplicaIndex its_index, std::shared_ptr<const ReplicaSpec> its_spec)
+      : index(its_index),
+        spec(std::move(its_spec)),
+        get(scraper.reactor_, scraper.resolver_),
+        next([this, &scraper] { scraper.scrape(*this); }) {}
+
+  const ReplicaIndex index;
+  const std::shared_ptr<const ReplicaSpec> spec;
+  HttpGet get;
+  Timer next;
+  TimePoint started{};
+  ReportWindow window = 0;
+  bool other_path = false;  // trtllm-serve's
+  bool other_path_tried = false;
+  bool warned = false;
+  Status status;
+};
+
+Scraper::Scraper(Reactor& reactor, Resolver& resolver, Fleet& fleet, SharedRouter& router,
+                 const Options& options)
+    : reactor_(reactor),
+      resolver_(resolver),
+      fleet_(fleet),
+      router_(router),
+      options_(options),
+      metrics_(options.own_metrics),
+      rng_(options.seed) {}
+
+Scraper::~Scraper() = default;
+
+void Scraper::follow(const Targets& targets) {
+  std::map<ReplicaIndex, std::unique_ptr<Target>> former;
+  former.swap(targets_);
+  for (const auto& [index, spec] : targets) {
+    const auto known = former.find(index);
+    if (known != former.end() && known->second->spec == spec) {
+      targets_[index] = std::move(known->second);
+      continue;
+    }
+    targets_[index] = std::make_unique<Target>(*this, index, spec);
+    scrape(*targets_[index]);
+  }
+}
+
+std::optional<Scraper::Status> Scraper::status(ReplicaIndex replica) const {
+  const auto found = targets_.find(replica);
+  if (found == targets_.end()) return std::nullopt;
+  return found->second->status;
+}
+
+void Scraper::scrape(Target& target) {
+  target.started = reactor_.now();
+  HttpGetRequest request =
+      request_to(*target.spec, target.spec->metrics_port,
+                 target.other_path ? kOtherPath : std::string_view(target.spec->metrics_path));
+  request.timeout = options_.timeout;
+  request.max_body = options_.max_body;
+  target.window = router_.with([&](Router& router) { return router.report_opened(target.index); });
+  target.get.start(std::move(request),
+                   [this, &target](const HttpGetResult& result) { on_result(target, result); });
+}
+
+void Scraper::on_result(Target& target, const HttpGetResult& result) {
+  const double jitter = 0.9 + 0.2 * rng_.unit();
+  const Duration pause = from_seconds(to_seconds(options_.interval) * jitter);
+  reactor_.timers().arm_at(target.next, target.started + pause);
+
+  using Ended = HttpGetResult::Outcome;
+  const bool answered = result.outcome == Ended::kAnswered || result.outcome == Ended::kTooLarge;
+  if (!result.answered(200)) return failed(target, describe_answer(result), answered);
+  const EngineReading reading = metrics_.read(result.body);
+  if (reading.engine.empty() && !reading.any_load()) {
+    return failed(target, "no metric of a known name on the page", true);
+  }
+  apply(target, reading);
+}
+
+void Scraper::apply(Target& target, const EngineReading& reading) {
+  const TimePoint now = reactor_.now();
+  const Signals signals = to_signals(reading, target.window, now, 3 * options_.interval);
+  router_.with([&](Router& router) { router.report_applied(target.index, signals); });
+  if (target.status.reading.engine != reading.engine) {
+    fleet_.set_engine(target.index, reading.engine);
+  }
+  fleet_.set_awake(target.index, reading.awake.value_or(true));
+  target.warned = false;
+  target.status.last_good = now;
+  ++target.status.good;
+  target.status.problem.clear();
+  target.status.reading = reading;
+}
+
+void Scraper::failed(Target& target, std::string problem, bool answered) {
+  ++target.status.failed;
+  target.status.problem = std::move(problem);
+  if (!answered) return;  // its health says what there is to say
+  // A replica that answers but has no such page (any more) is not known to be asleep.
+  fleet_.set_awake(target.index, true);
+  if (target.spec->metrics_path == kUsualPath && !target.other_path_tried) {
+    target.other_path = target.other_path_tried = true;
+    return reactor_.timers().arm_at(target.next, reactor_.now());
+  }
+  target.other_path = false;
+  if (std::exchange(target.warned, true)) return;
+  log_warning("replica " + target.spec->url + ": no load signals from " +
+              target.spec->metrics_path + " (" + target.status.problem +
+              "); its queue and cache count as unknown");
+}
+
+Signals to_signals(const EngineReading& reading, ReportWindow window, TimePoint observed_at,
+                   Duration max_age) {
+  Signals signals;
+  signals.observed_at = observed_at;
+  signals.max_age = max_age;
+  signals.window = window;
+  signals.kv_usage = reading.kv_usage;
+  signals.running = reading.running;
+  signals.waiting = reading.waiting;
+  signals.queued_tokens = reading.queued_tokens;
+  signals.prefix_hit_rate = reading.prefix_hit_rate;
+  signals.kv_capacity_tokens = reading.kv_capacity_tokens;
+  signals.block_tokens = reading.block_tokens;
+  return signals;
+}
+
+}  // namespace pointsman
