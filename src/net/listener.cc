@@ -1,7 +1,6 @@
 #include "net/listener.h"
 
 #include <cerrno>
-#include <charconv>
 #include <utility>
 
 #include <netinet/tcp.h>
@@ -103,32 +102,6 @@ void Listener::accept_ready() {
     if (!acceptor_.is_open()) return;
   }
   wait();
-}
-
-Result<ListenAddress> parse_listen_address(std::string_view text) {
-  const auto invalid = [&] {
-    return Error{ErrorKind::kClient,
-                 "'" + std::string(text) +
-                     "' is not an address to listen on (like 0.0.0.0:8080, [::]:8080 or :8080)"};
-  };
-  const std::size_t colon = text.rfind(':');
-  if (colon == std::string_view::npos) return invalid();
-  std::string_view host = text.substr(0, colon);
-  const std::string_view digits = text.substr(colon + 1);
-  ListenAddress parsed;
-  const auto [end, failure] =
-      std::from_chars(digits.data(), digits.data() + digits.size(), parsed.port);
-  if (failure != std::errc{} || end != digits.data() + digits.size()) return invalid();
-  if (host.size() >= 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  } else if (host.find(':') != std::string_view::npos) {
-    return invalid();
-  }
-  parsed.address = host.empty() ? "0.0.0.0" : host == "localhost" ? "127.0.0.1" : std::string(host);
-  std::error_code error;
-  asio::ip::make_address(parsed.address, error);
-  if (error) return invalid();
-  return parsed;
 }
 
 }  // namespace pointsman

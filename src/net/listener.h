@@ -53,12 +53,4 @@ class Listener {
   Timer again_;  // after the process ran out of descriptors
 };
 
-// Splits "0.0.0.0:8080", "[::]:8080" or ":8080" into address and port. The host must be an IP
-// address or `localhost`.
-struct ListenAddress {
-  std::string address;
-  std::uint16_t port = 0;
-};
-Result<ListenAddress> parse_listen_address(std::string_view text);
-
 }  // namespace pointsman

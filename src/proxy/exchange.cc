@@ -1,0 +1,500 @@
+#include "proxy/exchange.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/ascii.h"
+#include "features/multipart_model.h"
+#include "features/session_key.h"
+#include "http/openai_error.h"
+#include "http/path.h"
+#include "proxy/proxy_shard.h"
+
+namespace pointsman {
+namespace {
+
+constexpr std::string_view kJson = "application/json";
+
+// Where model lists are asked for again; longer than any probe's time-out would serve nobody.
+constexpr Duration kModelsWait = std::chrono::seconds(2);
+
+}  // namespace
+
+Exchange::Exchange(ProxyShard& shard)
+    : shard_(shard),
+      request_parser_(shard.options().limits.head),
+      body_(shard.shared().body_memory, shard.options().limits.max_body),
+      timer_([this] { on_timeout(); }),
+      hold_timer_([this] { on_head_hold_over(); }) {}
+
+Exchange::~Exchange() = default;
+
+void Exchange::reset() {
+  client_ = nullptr;
+  state_ = State::kReading;
+  request_parser_.reset();
+  body_.reset();
+  rule_ = PathRule{};
+  facts_.clear();
+  path_.clear();
+  http10_ = false;
+  keep_alive_ = true;
+  has_request_ = true;
+  replica_ = kNoReplica;
+  reason_ = Reason::kPolicy;
+  pinned_ = false;
+  predicted_cached_ = 0;
+  failed_.clear();
+  tries_ = retries_ = retries_after_sent_ = 0;
+  ticket_ = 0;
+  observer_.reset();
+  upstream_unsent_.clear();
+  upstream_unsent_at_ = body_sent_ = 0;
+  fully_sent_ = pumping_ = stale_resent_ = send_broken_ = any_byte_ = input_overrun_ = false;
+  response_parser_.reset();
+  response_body_.start(BodyKind::kNone, 0, false);
+  response_head_.clear();
+  held_.clear();
+  hold_ = Hold::kNone;
+  head_sent_ = reuse_upstream_ = event_stream_ = first_token_seen_ = false;
+  client_keeps_ = true;
+  first_token_at_ = last_output_at_ = TimePoint{};
+  status_ = 0;
+  error_word_ = {};
+  response_bytes_ = 0;
+  saved_answer_.clear();
+  saved_status_ = 0;
+  tunnel_unsent_.clear();
+  timer_.cancel();
+  hold_timer_.cancel();
+  unlink();
+}
+
+void Exchange::wait(Wait what, Duration limit) {
+  waiting_for_ = what;
+  shard_.arm(timer_, limit);
+}
+
+// --- the request ---------------------------------------------------------------------------------
+
+void Exchange::begin(ClientConnection& client) {
+  client_ = &client;
+  started_ = shard_.reactor().now();
+  shard_.metrics().request_started();
+  const RequestHead& head = request_parser_.head();
+  method_ = head.method();
+  http10_ = head.version_minor() == 0;
+  keep_alive_ = head.keep_alive();
+  request_id_ = head.request_id().empty() ? shard_.next_request_id() : head.request_id();
+  body_.start(head);
+  route();
+}
+
+void Exchange::route() {
+  const RequestHead& head = request_parser_.head();
+  const std::optional<std::string_view> path = routing_path(head.path(), shard_.body_scratch());
+  if (!path) {
+    path_ = head.path();
+    return reply_own({.status = 400,
+                      .type = "invalid_request_error",
+                      .message = "the path can be read in two ways (dot segments, empty segments, "
+                                 "encoded slashes or control characters)",
+                      .kind = "bad_path"});
+  }
+  path_ = *path;
+  rule_ = shard_.shared().paths.find(method_, path_);
+  switch (rule_.action) {
+    case PathAction::kAlive:
+      return answer_ready(/*alive_only=*/true);
+    case PathAction::kReady:
+      return answer_ready(/*alive_only=*/false);
+    case PathAction::kModels:
+      if (shard_.deps().append_models) return answer_models();
+      break;
+    case PathAction::kNotFound:
+      return reply_own({.status = 404,
+                        .type = "invalid_request_error",
+                        .message = "nothing is served at this path",
+                        .kind = "not_found"});
+    case PathAction::kProxy:
+      break;
+  }
+  shard_.shared().retry_budget.count_request(started_);
+  if (body_.complete()) return read_features();
+  if (head.expect_continue() && input_body().empty()) {
+    client_->send("HTTP/1.1 100 Continue\r\n\r\n");
+  }
+  read_body();
+}
+
+void Exchange::answer_ready(bool alive_only) {
+  const bool good = alive_only || (!shard_.draining() && shard_.any_usable());
+  reply_document(good ? 200 : 503, kJson, good ? R"({"status":"ok"})" : R"({"status":"unready"})");
+}
+
+void Exchange::answer_models() {
+  std::string& document = shard_.body_scratch();
+  document.clear();
+  shard_.deps().append_models(document);
+  reply_document(200, kJson, document);
+}
+
+// The bytes behind the head in the connection's input.
+std::string_view Exchange::input_body() const {
+  return client_->input().bytes().substr(request_parser_.head().size());
+}
+
+void Exchange::read_body() {
+  InputBuffer& input = client_->input();
+  body_progress(body_.advance_in_place(input_body(), input.room()));
+}
+
+void Exchange::body_progress(RequestBody::Progress progress) {
+  switch (progress) {
+    case RequestBody::Progress::kNeedMore:
+      client_->expect_body_within(shard_.options().timeouts.client_body_gap);
+      return client_->want_read();
+    case RequestBody::Progress::kBad:
+      return reply_own({.status = 400,
+                        .type = "invalid_request_error",
+                        .message = "the body's chunk framing is broken",
+                        .kind = "bad_body"});
+    case RequestBody::Progress::kTooLarge:
+      shard_.metrics().bodies_not_held.add();
+      break;
+    case RequestBody::Progress::kComplete:
+      break;
+  }
+  client_->expect_body_within(Duration::zero());
+  read_features();
+}
+
+void Exchange::on_client_readable() {
+  if (state_ == State::kTunnel) return tunnel_from_client();
+  if (state_ != State::kReading) {
+    if (pumping_) return pump_body();
+    return read_ahead();
+  }
+  InputBuffer& input = client_->input();
+  const bool moved = body_.moved();
+  const IoResult got = moved ? client_->stream().read(body_.tail(), body_.room())
+                             : client_->stream().read(input.tail(), input.room());
+  switch (got.status) {
+    case IoResult::Status::kWouldBlock:
+      return client_->want_read();
+    case IoResult::Status::kEnd:
+    case IoResult::Status::kError:
+      return on_client_gone();
+    case IoResult::Status::kOk:
+      break;
+  }
+  if (!moved) {
+    input.added(got.bytes);
+    return read_body();
+  }
+  body_progress(body_.advance_moved(got.bytes));
+}
+
+// Watches for the client's leaving while its request is served; what it sends meanwhile is its next
+// request.
+void Exchange::read_ahead() {
+  InputBuffer& input = client_->input();
+  if (input.empty()) input.prepare();
+  if (input.room() == 0) return;
+  const IoResult got = client_->stream().read(input.tail(), input.room());
+  switch (got.status) {
+    case IoResult::Status::kOk:
+      input.added(got.bytes);
+      break;
+    case IoResult::Status::kWouldBlock:
+      input.release_if_empty();
+      break;
+    case IoResult::Status::kEnd:
+    case IoResult::Status::kError:
+      return on_client_gone();
+  }
+  client_->want_read();
+}
+
+void Exchange::on_body_timeout() {
+  if (state_ != State::kReading) return on_client_gone();
+  reply_own({.status = 408,
+             .type = "invalid_request_error",
+             .message = "the request's body did not come in time",
+             .kind = "body_timeout"});
+}
+
+void Exchange::read_features() {
+  state_ = State::kChoosing;
+  const RequestHead& head = request_parser_.head();
+  std::string_view session_header;
+  if (shard_.shared().needs.session) {
+    for (const std::string& name : shard_.options().session_headers) {
+      const std::optional<std::string_view> value = head.find(name);
+      if (value && !value->empty()) {
+        session_header = *value;
+        break;
+      }
+    }
+  }
+  ChatRequestReader& reader = shard_.request_reader();
+  const Needs needs = shard_.shared().needs;
+  const std::string_view payload = body_.payload(input_body(), shard_.body_scratch());
+  if (payload.empty()) {
+    reader.read_none(session_header, facts_);
+  } else if (is_multipart_form(head.content_type())) {
+    reader.read_none(session_header, facts_);
+    if (const auto model = multipart_model(head.content_type(), payload)) {
+      facts_.model = *model;
+      facts_.model_field = RequestFacts::Model::kNamed;
+    }
+  } else if (body_.complete()) {
+    reader.read(rule_.api, payload, payload.size() + kReadPadding, session_header, needs, facts_);
+  } else {
+    reader.read_partial(rule_.api, payload, session_header, needs, facts_);
+  }
+  if (facts_.response_id == 0) {
+    facts_.response_id = response_key(response_id_in(path_));
+  }
+  shard_.metrics().request_bytes.add(body_.payload_bytes());
+  check_model();
+}
+
+// Whether the model that the request names, or does not name, can be served here.
+void Exchange::check_model() {
+  if (facts_.model_field == RequestFacts::Model::kNamed && !facts_.model.empty()) {
+    if (shard_.options().forward_unknown_model) return choose();
+    if (shard_.model_state(facts_.model) != ModelState::kUnknown) return choose();
+    return check_model_again();
+  }
+  // A body that does not parse gets the engine's own answer.
+  const bool names_none = facts_.model_field == RequestFacts::Model::kAbsent ||
+                          facts_.model_field == RequestFacts::Model::kNull;
+  if (rule_.needs_model && names_none && facts_.parsed && shard_.models_served() > 1) {
+    return reply_own({.status = 400,
+                      .type = "invalid_request_error",
+                      .message = "several models are served here; name one in `model`",
+                      .kind = "no_model",
+                      .param = "model"});
+  }
+  choose();
+}
+
+// A model may have been loaded since the lists were read.
+void Exchange::check_model_again() {
+  if (!shard_.deps().refresh_models) return refuse_model();
+  wait(Wait::kModels, kModelsWait);
+  client_->want_read();
+  ticket_ = shard_.next_ticket();
+  shard_.deps().refresh_models(
+      shard_.reactor(),
+      [shard = &shard_, client = IntrusivePtr<ClientConnection>(client_), ticket = ticket_] {
+        Exchange* const exchange = client->exchange();
+        if (exchange == nullptr || exchange->ticket_ != ticket) return;
+        exchange->ticket_ = 0;
+        exchange->timer_.cancel();
+        if (shard->model_state(exchange->facts_.model) == ModelState::kUnknown) {
+          return exchange->refuse_model();
+        }
+        exchange->choose();
+      });
+}
+
+void Exchange::refuse_model() {
+  const std::string message = "the model `" + facts_.model + "` does not exist";
+  reply_own({.status = 404,
+             .type = "invalid_request_error",
+             .message = message,
+             .kind = "unknown_model",
+             .code = "model_not_found",
+             .param = "model"});
+}
+
+void Exchange::choose() {
+  const FleetView& view = shard_.view();
+  const TimePoint now = shard_.reactor().now();
+  Decision decision = shard_.deps().router.with(
+      [&](Router& router) { return router.decide(facts_.features(), view, failed_, now); });
+  switch (decision.verdict) {
+    case Decision::Verdict::kSend:
+      break;
+    case Decision::Verdict::kWait:
+      return reply_own({.status = 429,
+                        .type = "rate_limit_error",
+                        .message = "the admission limit is reached",
+                        .kind = "admission",
+                        .retry_after_s = 1});
+    case Decision::Verdict::kReject:
+      if (tries_ > 0) return give_up();
+      return reply_own({.status = 503,
+                        .type = "upstream_error",
+                        .message = "no replica can take the request now",
+                        .kind = "no_replica",
+                        .retry_after_s = 1});
+  }
+  charge_ = std::move(decision.charge);
+  replica_ = decision.order[0];
+  reason_ = decision.reason;
+  pinned_ = decision.reason == Reason::kPinned;
+  predicted_cached_ = decision.predicted_cached_tokens;
+  tried_at_ = now;
+  ++tries_;
+  stale_resent_ = false;
+  shard_.exchange_active(*this);
+  // The client's leaving is noticed from here on.
+  client_->want_read();
+  connect();
+}
+
+// --- own answers ---------------------------------------------------------------------------------
+
+bool Exchange::request_consumed() const {
+  return body_.complete() && !body_.bad() && !input_overrun_ && body_.excess().empty();
+}
+
+std::size_t Exchange::consumed_input() const {
+  if (!has_request_) return 0;
+  const std::size_t whole = client_->input().bytes().size();
+  // A body moves when the input is full: the whole of it was this request's.
+  return body_.moved() ? whole : std::min(whole, request_parser_.head().size() + body_.seen());
+}
+
+std::string_view Exchange::request_id() const {
+  return request_id_;
+}
+
+void Exchange::reply_own(const OwnError& error) {
+  release_charge(Feedback::Event::kCancelled);
+  status_ = error.status;
+  error_word_ = error.kind;
+  shard_.metrics().own_errors.add(error.kind);
+  client_keeps_ = keep_alive_ && request_consumed() && !shard_.closing_idle();
+  std::string& answer = shard_.scratch();
+  append_error_response(error, request_id(), client_keeps_, method_ == "HEAD", answer);
+  client_->send(answer);
+  finish(client_keeps_ ? ClientConnection::Ending::kKeep : ClientConnection::Ending::kClose);
+}
+
+void Exchange::reply_document(int status, std::string_view content_type, std::string_view body) {
+  status_ = status;
+  client_keeps_ = keep_alive_ && request_consumed() && !shard_.closing_idle();
+  std::string& answer = shard_.scratch();
+  append_own_response(status, content_type, body, request_id(), client_keeps_, method_ == "HEAD",
+                      answer);
+  client_->send(answer);
+  finish(client_keeps_ ? ClientConnection::Ending::kKeep : ClientConnection::Ending::kClose);
+}
+
+// --- the client's side ---------------------------------------------------------------------------
+
+void Exchange::on_client_drained() {
+  if (upstream_ && state_ != State::kConnecting) await_more();
+}
+
+void Exchange::on_client_gone() {
+  if (status_ == 0) status_ = 499;
+  if (head_sent_) shard_.metrics().cut(CutReason::kClientGone);
+  error_word_ = "client_gone";
+  release_charge(Feedback::Event::kCancelled);
+  finish(ClientConnection::Ending::kReset);
+}
+
+void Exchange::on_client_stalled() {
+  shard_.metrics().cut(CutReason::kClientStalled);
+  error_word_ = "client_stalled";
+  release_charge(Feedback::Event::kCancelled);
+  finish(ClientConnection::Ending::kReset);
+}
+
+void Exchange::cut_for_shutdown() {
+  const IntrusivePtr<ClientConnection> alive(client_);
+  cut(CutReason::kShutdown, ErrorKind::kInternal, "the router is shutting down");
+}
+
+// --- the end -------------------------------------------------------------------------------------
+
+void Exchange::release_charge(Feedback::Event event) {
+  if (!charge_.held()) return;
+  using Outcomes = ProxyMetrics::ReplicaOutcome;
+  const Outcome outcome{event, observer_.prompt_tokens(), observer_.cached_tokens()};
+  const TimePoint now = shard_.reactor().now();
+  shard_.deps().router.with(
+      [&](Router& router) { router.finished(std::move(charge_), outcome, now); });
+  shard_.deps().metrics.replica_try_ended(
+      replica_, event == Feedback::Event::kFinished ? Outcomes::kFinished
+                : event == Feedback::Event::kFailed ? Outcomes::kFailed
+                                                    : Outcomes::kCancelled);
+}
+
+void Exchange::finish(ClientConnection::Ending ending) {
+  release_charge(Feedback::Event::kCancelled);
+  drop_upstream();
+  state_ = State::kDone;
+  const TimePoint now = shard_.reactor().now();
+  shard_.metrics().request_ended(status_, now - started_);
+  if (shard_.access_log() != nullptr && rule_.action != PathAction::kAlive &&
+      rule_.action != PathAction::kReady) {
+    write_log(now);
+  }
+  ClientConnection& client = *client_;
+  const std::size_t consumed = consumed_input();
+  client.exchange_ended(ending, consumed);
+}
+
+void Exchange::write_log(TimePoint now) {
+  const std::string client = client_->client_address();
+  AccessRecord record;
+  record.at = std::chrono::system_clock::now();
+  record.client = client;
+  record.method = method_;
+  record.path = path_;
+  record.request_id = request_id();
+  record.model = facts_.model;
+  if (tries_ > 0) {
+    const ReplicaTarget& target = shard_.target(replica_);
+    if (target.spec) record.replica = target.spec->url;
+    record.reason = label(reason_);
+  }
+  record.error = error_word_;
+  record.status = status_;
+  record.tries = static_cast<int>(tries_);
+  record.stream = event_stream_;
+  record.prompt_tokens = observer_.prompt_tokens().value_or(facts_.prompt_tokens);
+  record.predicted_cached = predicted_cached_;
+  if (observer_.cached_tokens()) record.cached_tokens = *observer_.cached_tokens();
+  record.request_bytes = body_.payload_bytes();
+  record.response_bytes = response_bytes_;
+  if (first_token_seen_) record.ttft = first_token_at_ - started_;
+  record.whole = now - started_;
+  shard_.access_log()->write(record);
+}
+
+void Exchange::on_timeout() {
+  const IntrusivePtr<ClientConnection> alive(client_);
+  switch (waiting_for_) {
+    case Wait::kModels:
+      ticket_ = 0;
+      return refuse_model();
+    case Wait::kConnect: {
+      const RequestFailure fault = RequestFailure::kConnection;
+      return try_failed(RetryReason::kConnectTimeout, &fault);
+    }
+    case Wait::kUpload:
+    case Wait::kFirstByte:
+    case Wait::kGap:
+      break;
+  }
+  shard_.deps().fleet.request_failed(replica_, RequestFailure::kConnection);
+  const bool gap = waiting_for_ == Wait::kGap;
+  release_charge(Feedback::Event::kFailed);
+  if (head_sent_) {
+    return cut(CutReason::kUpstreamGap, ErrorKind::kTimeout, "the replica was silent for too long");
+  }
+  reply_own({.status = 504,
+             .type = traits(ErrorKind::kTimeout).openai_type,
+             .message = "the replica was silent for too long",
+             .kind = gap ? "gap_timeout" : "first_byte_timeout"});
+}
+
+}  // namespace pointsman

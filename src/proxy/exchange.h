@@ -1,0 +1,235 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/api.h"
+#include "base/error.h"
+#include "base/intrusive.h"
+#include "base/time.h"
+#include "core/decision.h"
+#include "core/router.h"
+#include "features/request_facts.h"
+#include "http/head_parser.h"
+#include "net/reactor.h"
+#include "net/stream.h"
+#include "net/upstream_pool.h"
+#include "proxy/answer_observer.h"
+#include "proxy/client_connection.h"
+#include "proxy/path_table.h"
+#include "proxy/request_body.h"
+#include "proxy/response_body.h"
+#include "proxy/retry_rules.h"
+#include "runtime/health.h"
+
+namespace pointsman {
+
+struct OwnError;
+class ProxyShard;
+
+// One request and its response.
+//
+//   state        waits for                event ─▶ next state
+//   kReading     the request's body       complete, or too large to hold ─▶ kChoosing
+//   kChoosing    model lists asked again  they are in, or nothing to ask ─▶ kConnecting
+//   kConnecting  a name, a connection     connected ─▶ kAwaiting; failed ─▶ next try
+//   kAwaiting    the response             its first bytes may go out ─▶ kRelaying
+//                                         lost, or an answer that may be retried ─▶ next try
+//   kRelaying    the response's rest      end ─▶ kDone; lost, silent ─▶ cut, kDone
+//   kTunnel      bytes of either side     either side ends ─▶ kDone
+//
+// The request is sent while in kAwaiting, or later where a body streams through. A next try is
+// another decision without the replicas that failed, and only while the client has been sent
+// nothing; with none left, or none allowed, the last failure is the answer. From any state: client
+// gone ─▶ kDone, the replica's connection closed at once.
+//
+// Every path ends in finish(), which gives the charge back. Nothing of the exchange may be touched
+// after that call: the object serves another request then.
+//
+// Objects are pooled by the shard and keep their memory: a warm exchange allocates nothing.
+class Exchange final : public Stream::Events, public ListLink<Exchange> {
+ public:
+  explicit Exchange(ProxyShard& shard);
+  ~Exchange();
+
+  [[nodiscard]] RequestHeadParser& parser() { return request_parser_; }
+
+  // --- the client's side, told by its connection ----------------------------------------------
+  // The head is complete; it stays where it is, at the start of the connection's input.
+  void begin(ClientConnection& client);
+  void on_client_readable();
+  void on_client_drained();
+  void on_client_gone();
+  void on_client_stalled();
+  void on_body_timeout();
+
+  // --- the replicas, told by the shard ----------------------------------------------------------
+  [[nodiscard]] ReplicaIndex replica() const { return replica_; }
+  void on_replica_gone();
+  // The router stops and waits no longer.
+  void cut_for_shutdown();
+
+  // Back to its first state.
+  void reset();
+
+ private:
+  enum class State : std::uint8_t {
+    kReading,
+    kChoosing,
+    kConnecting,
+    kAwaiting,
+    kRelaying,
+    kTunnel,
+    kDone,
+  };
+  // What the time-out that is armed is for.
+  enum class Wait : std::uint8_t { kModels, kConnect, kUpload, kFirstByte, kGap };
+  // Why the answer in hand is not sent on yet.
+  enum class Hold : std::uint8_t {
+    kNone,
+    kEventStream,  // a stream's head, until its first body byte
+    kRetryable,    // an answer that another replica might spare the client
+  };
+
+  // exchange.cc: the request up to the choice, and the end
+  void route();
+  void answer_ready(bool alive_only);
+  void answer_models();
+  void read_body();
+  void body_progress(RequestBody::Progress progress);
+  void read_features();
+  void check_model();
+  void check_model_again();
+  void refuse_model();
+  void choose();
+  void reply_own(const OwnError& error);
+  void reply_document(int status, std::string_view content_type, std::string_view body);
+  [[nodiscard]] bool request_consumed() const;
+  [[nodiscard]] std::size_t consumed_input() const;
+  [[nodiscard]] std::string_view input_body() const;
+  [[nodiscard]] std::string_view request_id() const;
+  void read_ahead();
+  void release_charge(Feedback::Event event);
+  void finish(ClientConnection::Ending ending);
+  void write_log(TimePoint now);
+  void wait(Wait what, Duration limit);
+  void on_timeout();
+
+  // exchange_upstream.cc: a try on one replica
+  void on_readable() override;
+  void on_writable() override;
+  void connect();
+  void connect_to(const asio::ip::tcp::endpoint& endpoint);
+  void on_connected();
+  void send_request();
+  void continue_sending();
+  void request_sent();
+  void pump_body();
+  void upstream_ended(const std::error_code& error);
+  void try_failed(RetryReason reason, const RequestFailure* report);
+  void judge_and_retry(RetryReason reason);
+  [[nodiscard]] bool another_candidate();
+  [[nodiscard]] bool pool_serves();
+  void give_up();
+  void drop_upstream();
+
+  // exchange_response.cc: the answer
+  void on_response_bytes(std::string_view in);
+  void on_response_head(std::string_view head_bytes, std::string_view rest);
+  void take_body(std::string_view in);
+  void on_head_hold_over();
+  bool write_client_head(std::string& out);
+  void send_head_and(std::string_view body);
+  void forward(std::string_view bytes);
+  void observe(std::string_view payload);
+  void drop_request();
+  void keep_upstream();
+  void complete();
+  void retry_answer();
+  [[nodiscard]] bool may_be_retried(int status);
+  void cut(CutReason reason, ErrorKind kind, std::string_view message);
+  void await_more();
+  void start_tunnel(std::string_view rest);
+  void tunnel_from_client();
+  void tunnel_to_upstream();
+
+  ProxyShard& shard_;
+  ClientConnection* client_ = nullptr;
+  State state_ = State::kReading;
+
+  // --- the request
+  RequestHeadParser request_parser_;
+  RequestBody body_;
+  PathRule rule_;
+  RequestFacts facts_;
+  std::string path_;  // decoded, for the log
+  std::string method_;
+  std::string request_id_;
+  bool http10_ = false;
+  bool keep_alive_ = true;
+  bool has_request_ = true;     // its bytes are still in the input
+  bool input_overrun_ = false;  // bytes of a next request came where they could not be kept
+  TimePoint started_{};
+
+  // --- the choice
+  Charge charge_;
+  ReplicaIndex replica_ = kNoReplica;
+  Reason reason_ = Reason::kPolicy;
+  bool pinned_ = false;
+  std::uint32_t predicted_cached_ = 0;
+  std::vector<ReplicaIndex> failed_;  // replicas that failed this request
+  std::uint32_t tries_ = 0;
+  std::uint32_t retries_ = 0;
+  std::uint32_t retries_after_sent_ = 0;
+  RetryReason last_failure_ = RetryReason::kRefused;
+  std::uint64_t ticket_ = 0;  // of the question that is open; tells late answers from this one's
+
+  // --- the try
+  UpstreamConnectionPtr upstream_;
+  std::string upstream_unsent_;  // of the head, or of what streams through
+  std::size_t upstream_unsent_at_ = 0;
+  std::size_t body_sent_ = 0;  // of the held body
+  bool fully_sent_ = false;
+  bool pumping_ = false;  // the held part is sent, the rest of the body streams through
+  bool stale_resent_ = false;
+  bool send_broken_ = false;  // the replica takes no more, but may have answered
+  bool any_byte_ = false;     // of the response
+  TimePoint sent_at_{};
+  TimePoint tried_at_{};
+
+  // --- the answer
+  ResponseHeadParser response_parser_;
+  ResponseBody response_body_;
+  std::string response_head_;  // the head's bytes, where it came in pieces or is held
+  std::string held_;           // of the body, to be sent with the head
+  Hold hold_ = Hold::kNone;
+  bool head_sent_ = false;
+  bool reuse_upstream_ = false;
+  bool client_keeps_ = true;  // the client's connection stays open after this answer
+  bool event_stream_ = false;
+  bool first_token_seen_ = false;
+  TimePoint first_token_at_{};
+  TimePoint last_output_at_{};
+  AnswerObserver observer_;
+  int status_ = 0;  // sent to the client
+  std::string_view error_word_;
+  std::uint64_t response_bytes_ = 0;
+
+  // The last answer that was held back for a retry, ready to be sent should that come to nothing.
+  std::string saved_answer_;
+  int saved_status_ = 0;
+  bool saved_keeps_ = false;
+
+  // --- the tunnel
+  std::string tunnel_unsent_;  // towards the replica
+
+  Wait waiting_for_ = Wait::kConnect;
+  Timer timer_;
+  Timer hold_timer_;
+};
+
+}  // namespace pointsman

@@ -1,0 +1,404 @@
+// The part of the exchange that takes a replica's answer and passes it on.
+
+#include <optional>
+#include <utility>
+
+#include "base/ascii.h"
+#include "http/head_writer.h"
+#include "http/openai_error.h"
+#include "proxy/exchange.h"
+#include "proxy/proxy_shard.h"
+
+namespace pointsman {
+namespace {
+
+constexpr std::string_view kDrainingText = "cannot schedule new futures";
+
+// An answer's status as a reason to try elsewhere. 500 is one only with the text that says that
+// the engine shuts down.
+std::optional<RetryReason> retry_reason(int status) {
+  switch (status) {
+    case 429:
+      return RetryReason::kTooMany;
+    case 500:
+      return RetryReason::kDraining;
+    case 502:
+      return RetryReason::kBadGateway;
+    case 503:
+      return RetryReason::kUnavailable;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+// --- the head ------------------------------------------------------------------------------------
+
+void Exchange::on_response_bytes(std::string_view in) {
+  if (state_ == State::kTunnel) {
+    forward(in);
+    return await_more();
+  }
+  if (response_parser_.head().size() > 0) return take_body(in);
+
+  // The head is read where it lies; what is not whole, or has to wait, moves to memory of its own.
+  const bool kept = !response_head_.empty();
+  if (kept) response_head_ += in;
+  std::string_view bytes = kept ? std::string_view(response_head_) : in;
+  for (;;) {
+    const HeadResult head = response_parser_.parse(bytes);
+    if (head.status == HeadResult::kNeedMore) {
+      if (!kept) {
+        response_head_ = bytes;
+      } else if (bytes.size() < response_head_.size()) {
+        response_head_.erase(0, response_head_.size() - bytes.size());
+      }
+      return await_more();
+    }
+    if (head.status == HeadResult::kBad) {
+      const RequestFailure fault = RequestFailure::kConnection;
+      return try_failed(RetryReason::kLost, &fault);
+    }
+    if (!response_parser_.head().interim()) break;
+    // An interim head is for whoever waits for it. We asked for none, and our client's wish for
+    // `100 Continue` was answered here.
+    bytes.remove_prefix(head.size);
+    response_parser_.reset();
+  }
+  const std::size_t size = response_parser_.head().size();
+  const std::string_view rest = bytes.substr(size);
+  if (!kept) return on_response_head(bytes.substr(0, size), rest);
+  // The head stays; the rest goes on from a place that does not move.
+  std::string body(rest);
+  response_head_.assign(bytes.substr(0, size));
+  response_parser_.head().rebase(response_head_.data());
+  on_response_head(response_head_, body);
+}
+
+void Exchange::on_response_head(std::string_view head_bytes, std::string_view rest) {
+  ResponseHead& head = response_parser_.head();
+  const int status = head.status();
+  if (status == 101) return start_tunnel(rest);
+
+  if (shard_.deps().orca_report) {
+    if (const auto report = head.find("endpoint-load-metrics")) {
+      shard_.deps().orca_report(replica_, *report);
+    }
+  }
+  const BodyKind kind = head.body_kind(method_);
+  const bool good = status >= 200 && status < 300;
+  event_stream_ = good && kind != BodyKind::kNone && head.event_stream();
+  const std::string_view coding = head.content_encoding();
+  const bool compressed = !coding.empty() && !iequals(coding, "identity");
+  response_body_.start(kind, head.content_length().value_or(0), http10_);
+  observer_.start(good ? rule_.api : Api::kOther, event_stream_, compressed);
+  reuse_upstream_ = head.keep_alive() && kind != BodyKind::kUntilClose;
+
+  if (event_stream_) {
+    hold_ = Hold::kEventStream;
+    shard_.arm(hold_timer_, shard_.options().timeouts.head_hold);
+  } else if (may_be_retried(status)) {
+    hold_ = Hold::kRetryable;
+  } else {
+    hold_ = Hold::kNone;
+  }
+  if (hold_ != Hold::kNone && response_head_.empty()) {
+    response_head_ = head_bytes;
+    head.rebase(response_head_.data());
+  }
+  take_body(rest);
+}
+
+bool Exchange::may_be_retried(int status) {
+  if (!retry_reason(status)) return false;
+  const RetrySituation situation = {.failure = *retry_reason(status),
+                                    .retries = retries_,
+                                    .retries_after_sent = retries_after_sent_,
+                                    .fully_sent = fully_sent_,
+                                    .body_held = body_.held(),
+                                    .stateless = rule_.stateless,
+                                    .other_candidate = another_candidate()};
+  return judge_retry(situation, shard_.options().retry).verdict == RetryVerdict::kRetry;
+}
+
+// --- the body ------------------------------------------------------------------------------------
+
+void Exchange::observe(std::string_view payload) {
+  const int outputs = observer_.take(payload, shard_.answer_reader());
+  if (!event_stream_ || !observer_.first_token()) return;
+  const TimePoint now = shard_.reactor().now();
+  if (!first_token_seen_) {
+    first_token_seen_ = true;
+    first_token_at_ = last_output_at_ = now;
+    shard_.metrics().ttft.observe(now - started_);
+    shard_.deps().metrics.replica_ttft(replica_, now - tried_at_, now);
+    shard_.deps().router.with([&](Router& router) { router.first_token(charge_, now); });
+    return;
+  }
+  if (outputs == 0) return;
+  const Duration each = (now - last_output_at_) / outputs;
+  for (int i = 0; i < outputs; ++i) shard_.metrics().itl.observe(each);
+  last_output_at_ = now;
+}
+
+void Exchange::take_body(std::string_view in) {
+  const ResponseBody::Taken taken = response_body_.take(
+      in, shard_.body_scratch(), [this](std::string_view payload) { observe(payload); });
+  if (taken.consumed < in.size()) reuse_upstream_ = false;
+  if (response_body_.bad()) {
+    if (head_sent_) {
+      shard_.deps().fleet.request_failed(replica_, RequestFailure::kConnection);
+      forward(taken.forward);
+      return cut(CutReason::kUpstreamLost, ErrorKind::kFault, "the replica's answer is malformed");
+    }
+    const RequestFailure fault = RequestFailure::kConnection;
+    return try_failed(RetryReason::kLost, &fault);
+  }
+  switch (hold_) {
+    case Hold::kNone:
+      if (head_sent_) {
+        forward(taken.forward);
+      } else {
+        send_head_and(taken.forward);
+      }
+      break;
+    case Hold::kEventStream:
+      held_ += taken.forward;
+      if (response_body_.payload_bytes() > 0) {
+        send_head_and({});
+      } else if (response_body_.done()) {
+        // A stream without a byte is a loss, whatever its framing says.
+        const RequestFailure fault = RequestFailure::kConnection;
+        return try_failed(RetryReason::kLost, &fault);
+      }
+      break;
+    case Hold::kRetryable:
+      held_ += taken.forward;
+      if (held_.size() > shard_.options().limits.held_answer) {
+        send_head_and({});
+      } else if (response_body_.done()) {
+        return retry_answer();
+      }
+      break;
+  }
+  if (response_body_.done()) return complete();
+  await_more();
+}
+
+// Whether the client's connection can be used again after the answer.
+bool Exchange::write_client_head(std::string& out) {
+  return write_response_head(response_parser_.head(),
+                             {.request_id = request_id(),
+                              .body = response_body_.kind(),
+                              .http10 = http10_,
+                              .keep_alive = keep_alive_ && !shard_.closing_idle(),
+                              .extra = {}},
+                             out);
+}
+
+// Sends the head, what was held of the body, and `body`.
+void Exchange::send_head_and(std::string_view body) {
+  hold_ = Hold::kNone;
+  hold_timer_.cancel();
+  std::string& out = shard_.scratch();
+  client_keeps_ = write_client_head(out);
+  head_sent_ = true;
+  status_ = response_parser_.head().status();
+  state_ = State::kRelaying;
+  if (!held_.empty()) {
+    out += held_;
+    response_bytes_ += held_.size();
+    std::string().swap(held_);
+  }
+  response_bytes_ += body.size();
+  client_->send(out, body);
+  if (fully_sent_) drop_request();
+}
+
+// Nothing of the request is needed any more: no retry follows. Streams go on for minutes.
+void Exchange::drop_request() {
+  if (!has_request_) return;
+  if (body_.excess().size() > 0) input_overrun_ = true;
+  client_->input().consume(consumed_input());
+  client_->input().release_if_empty();
+  has_request_ = false;
+  body_.release_memory();
+}
+
+void Exchange::forward(std::string_view bytes) {
+  if (bytes.empty()) return;
+  response_bytes_ += bytes.size();
+  client_->send(bytes);
+}
+
+// After each step of the answer: the next bytes, unless the client has to take what it has first.
+void Exchange::await_more() {
+  if (client_->broken()) return on_client_gone();
+  if (client_->blocked()) {
+    // The client's own limit runs now; the replica cannot be blamed for silence.
+    timer_.cancel();
+    return;
+  }
+  const bool relaying = state_ == State::kRelaying || hold_ == Hold::kRetryable;
+  if (state_ == State::kTunnel) {
+    timer_.cancel();
+  } else if (relaying && (fully_sent_ || send_broken_)) {
+    // A stream whose head went out before its first byte is still in its first wait.
+    const bool waits_for_first = event_stream_ && response_body_.payload_bytes() == 0;
+    if (!waits_for_first || !timer_.armed()) wait(Wait::kGap, shard_.options().timeouts.gap);
+  }
+  upstream_->stream().want_read();
+}
+
+void Exchange::on_head_hold_over() {
+  const IntrusivePtr<ClientConnection> alive(client_);
+  if (hold_ != Hold::kEventStream) return;
+  send_head_and({});
+  if (client_->broken()) on_client_gone();
+}
+
+// --- the end -------------------------------------------------------------------------------------
+
+void Exchange::complete() {
+  timer_.cancel();
+  if (hold_ == Hold::kRetryable) return retry_answer();
+  if (hold_ == Hold::kEventStream || !head_sent_) {
+    const RequestFailure fault = RequestFailure::kConnection;
+    return try_failed(RetryReason::kLost, &fault);
+  }
+  observer_.end(shard_.answer_reader());
+  const int status = status_;
+  const TimePoint now = shard_.reactor().now();
+  Fleet& fleet = shard_.deps().fleet;
+  if (status >= 500 && status != 503) {
+    fleet.request_failed(replica_, RequestFailure::kServerError);
+  } else if (status < 400) {
+    fleet.request_succeeded(replica_);
+    shard_.shared().completions.completed(replica_, now);
+  }
+  if (observer_.response_id() != 0 && status < 300) {
+    shard_.deps().router.with(
+        [&](Router& router) { router.learn_response(observer_.response_id(), replica_, now); });
+  }
+  shard_.metrics().response_bytes.add(response_bytes_);
+  release_charge(status >= 500 ? Feedback::Event::kFailed : Feedback::Event::kFinished);
+  keep_upstream();
+  if (!request_consumed()) client_keeps_ = false;
+  finish(client_keeps_ ? ClientConnection::Ending::kKeep : ClientConnection::Ending::kClose);
+}
+
+void Exchange::keep_upstream() {
+  if (!reuse_upstream_ || !fully_sent_ || !upstream_) return;
+  upstream_->stream().detach();
+  shard_.upstreams().keep(std::move(upstream_));
+}
+
+// An answer that says "not here" is complete and held: another replica is asked, and should that
+// come to nothing, this answer is the client's.
+void Exchange::retry_answer() {
+  const int status = response_parser_.head().status();
+  const bool draining = status == 500 && held_.find(kDrainingText) != std::string::npos;
+  if (status == 500 && !draining) {
+    send_head_and({});
+    return complete();
+  }
+  saved_answer_.clear();
+  saved_keeps_ = write_client_head(saved_answer_);
+  saved_answer_ += held_;
+  saved_status_ = status;
+  if (draining) {
+    shard_.deps().fleet.request_found_draining(replica_);
+  } else if (status == 502) {
+    shard_.deps().fleet.request_failed(replica_, RequestFailure::kServerError);
+  }
+  hold_ = Hold::kNone;
+  keep_upstream();
+  judge_and_retry(*retry_reason(status));
+}
+
+// Ends an answer that cannot be finished, so that the client cannot take it for a whole one.
+void Exchange::cut(CutReason reason, ErrorKind kind, std::string_view message) {
+  shard_.metrics().cut(reason);
+  const bool shutdown = reason == CutReason::kShutdown;
+  const OwnError error = {.status = shutdown ? 503 : traits(kind).http_status,
+                          .type = traits(kind).openai_type,
+                          .message = message,
+                          .kind = label(reason)};
+  error_word_ = label(reason);
+  release_charge(shutdown ? Feedback::Event::kCancelled : Feedback::Event::kFailed);
+  if (state_ == State::kTunnel) return finish(ClientConnection::Ending::kClose);
+  if (!head_sent_) return reply_own(error);
+  bool told = false;
+  if (event_stream_ && response_body_.may_insert() && observer_.may_insert_event()) {
+    std::string event;
+    append_error_event(rule_.api, error, event);
+    if (response_body_.chunks_shown()) {
+      std::string chunk;
+      append_chunk(chunk, event);
+      forward(chunk);
+    } else {
+      forward(event);
+    }
+    told = true;
+  }
+  // A plain close ends a body that is delimited by it: only a reset shows that something is
+  // missing.
+  const bool close_shows =
+      response_body_.kind() == BodyKind::kLength || response_body_.chunks_shown() || told;
+  finish(close_shows ? ClientConnection::Ending::kClose : ClientConnection::Ending::kReset);
+}
+
+// --- the tunnel ----------------------------------------------------------------------------------
+
+// The replica has agreed to another protocol: from here on bytes go both ways as they come, with no
+// time-out, and the end of either side is the end of the other.
+void Exchange::start_tunnel(std::string_view rest) {
+  hold_ = Hold::kNone;
+  timer_.cancel();
+  hold_timer_.cancel();
+  send_head_and({});
+  state_ = State::kTunnel;
+  reuse_upstream_ = false;
+  client_keeps_ = false;
+  shard_.metrics().upgrades.add();
+  drop_request();
+  if (!rest.empty()) forward(rest);
+  // What the client sent behind its request belongs to the new protocol.
+  InputBuffer& input = client_->input();
+  tunnel_unsent_ = input.bytes();
+  input.consume(input.bytes().size());
+  tunnel_to_upstream();
+  if (state_ == State::kTunnel) await_more();
+}
+
+void Exchange::tunnel_from_client() {
+  if (!tunnel_unsent_.empty()) return;
+  char* const buffer = shard_.read_buffer();
+  const IoResult got = client_->stream().read(buffer, ProxyShard::kReadBuffer);
+  switch (got.status) {
+    case IoResult::Status::kWouldBlock:
+      return client_->want_read();
+    case IoResult::Status::kEnd:
+    case IoResult::Status::kError:
+      return finish(ClientConnection::Ending::kClose);
+    case IoResult::Status::kOk:
+      break;
+  }
+  tunnel_unsent_.assign(buffer, got.bytes);
+  tunnel_to_upstream();
+}
+
+void Exchange::tunnel_to_upstream() {
+  if (!tunnel_unsent_.empty()) {
+    const IoResult sent = upstream_->stream().write(tunnel_unsent_);
+    if (sent.status == IoResult::Status::kError) {
+      return finish(ClientConnection::Ending::kClose);
+    }
+    tunnel_unsent_.erase(0, sent.bytes);
+    if (!tunnel_unsent_.empty()) return upstream_->stream().want_write();
+  }
+  client_->want_read();
+}
+
+}  // namespace pointsman

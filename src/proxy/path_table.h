@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "base/api.h"
+#include "proxy/proxy_options.h"
+
+namespace pointsman {
+
+// What the data port does with a path.
+enum class PathAction : std::uint8_t {
+  kNotFound,  // nothing is here, and no replica is asked
+  kAlive,     // /healthz: this process serves
+  kReady,     // /health, /readyz: a replica could be given a request
+  kModels,    // GET /v1/models: merged from what the replicas say
+  kProxy,     // passed on to a replica
+};
+
+struct PathRule {
+  PathAction action = PathAction::kNotFound;
+  Api api = Api::kOther;
+  bool stateless = false;    // a second sending leaves nothing behind
+  bool needs_model = false;  // requests choose a model in their body
+};
+
+// Decides on the decoded path alone (http/path.h). Built once; a look-up is one or two hashes.
+class PathTable {
+ public:
+  explicit PathTable(const ProxyOptions& options);
+
+  [[nodiscard]] PathRule find(std::string_view method, std::string_view path) const;
+
+ private:
+  struct Hash {
+    using is_transparent = void;
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>{}(text);
+    }
+  };
+  using Paths = std::unordered_set<std::string, Hash, std::equal_to<>>;
+
+  [[nodiscard]] bool proxied(std::string_view path) const;
+
+  Paths exact_;
+  std::vector<std::string> below_;  // "/v1/" for the entry "/v1/*"
+  Paths refused_;
+  std::vector<std::string> refused_below_;
+  Paths stateless_;
+};
+
+}  // namespace pointsman

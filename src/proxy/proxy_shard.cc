@@ -1,0 +1,230 @@
+#include "proxy/proxy_shard.h"
+
+#include <algorithm>
+#include <random>
+#include <utility>
+
+namespace pointsman {
+namespace {
+
+constexpr Duration kTick = std::chrono::milliseconds(500);
+
+// Names from outside are remembered for as long as the fleet's state lasts, so they are bounded.
+constexpr std::size_t kKnownModels = 64;
+constexpr std::size_t kSpareExchanges = 1024;
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 32) | device();
+}
+
+}  // namespace
+
+ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index)
+    : shared_(shared),
+      metrics_(shared.deps.metrics.shard(index)),
+      access_log_(shared.deps.access_log == nullptr
+                      ? nullptr
+                      : std::make_unique<AccessLog::Writer>(*shared.deps.access_log)),
+      read_buffer_(new char[kReadBuffer]),
+      rng_(random_seed()),
+      request_reader_({shared.options.block_bytes, shared.options.bytes_per_token}),
+      upstreams_(reactor_, {shared.options.timeouts.upstream_idle,
+                            shared.options.timeouts.upstream_unacknowledged}),
+      tick_timer_([this] { tick(); }),
+      drain_timer_([this] { leaving_ ? cut_everything() : leave(); }),
+      listener_(reactor_, {}, [this](TcpSocket socket, const asio::ip::tcp::endpoint& client) {
+        accepted(std::move(socket), client);
+      }) {}
+
+ProxyShard::~ProxyShard() {
+  // The thread has ended: what still runs ends here, while everything that it uses is there.
+  cut_everything();
+  listener_.close();
+}
+
+Result<void> ProxyShard::listen(std::string_view address, std::uint16_t port) {
+  return listener_.listen(address, port);
+}
+
+void ProxyShard::start() {
+  listener_.start();
+  reactor_.arm(tick_timer_, kTick);
+}
+
+void ProxyShard::tick() {
+  if (access_log_) access_log_->flush();
+  const std::size_t open = upstreams_.open_connections();
+  metrics_.upstream_connections.add(static_cast<std::int64_t>(open) -
+                                    static_cast<std::int64_t>(upstreams_counted_));
+  upstreams_counted_ = open;
+  reactor_.arm(tick_timer_, kTick);
+}
+
+// --- connections ---------------------------------------------------------------------------------
+
+void ProxyShard::accepted(TcpSocket socket, const asio::ip::tcp::endpoint& client) {
+  auto* const connection = new ClientConnection(*this, std::move(socket), client);
+  connection->add_reference();  // given back in connection_closed()
+  connections_.push_back(*connection);
+  ++connection_count_;
+  metrics_.client_connections.add();
+  metrics_.client_connections_opened.add();
+  connection->start();
+}
+
+void ProxyShard::connection_closed(ClientConnection& connection) {
+  connection.unlink();
+  --connection_count_;
+  metrics_.client_connections.sub();
+  connection.drop_reference();
+  check_drained();
+}
+
+void ProxyShard::close_idle_connections() {
+  connections_.for_each_safely([](ClientConnection& connection) {
+    if (connection.idle()) connection.close_now();
+  });
+}
+
+void ProxyShard::count_own_answer(int status) {
+  metrics_.request_started();
+  metrics_.request_ended(status, Duration::zero());
+}
+
+// --- leaving -------------------------------------------------------------------------------------
+
+void ProxyShard::drain() {
+  const Duration delay = shared_.options.timeouts.shutdown_delay;
+  if (delay <= Duration::zero()) return leave();
+  reactor_.arm(drain_timer_, delay);
+}
+
+void ProxyShard::leave() {
+  leaving_ = true;
+  shared_.closing_idle.store(true, std::memory_order_relaxed);
+  listener_.close();
+  upstreams_.drop_all();
+  reactor_.arm(drain_timer_, shared_.options.timeouts.shutdown_grace);
+  close_idle_connections();
+  check_drained();
+}
+
+void ProxyShard::cut_everything() {
+  connections_.for_each_safely([](ClientConnection& connection) {
+    const IntrusivePtr<ClientConnection> alive(&connection);
+    if (connection.serving()) connection.exchange()->cut_for_shutdown();
+    connection.close_now();
+  });
+  upstreams_.drop_all();
+}
+
+void ProxyShard::check_drained() {
+  if (!leaving_ || drained_ || connection_count_ > 0) return;
+  drained_ = true;
+  drain_timer_.cancel();
+  if (access_log_) access_log_->flush();
+  if (shared_.shards_busy.fetch_sub(1, std::memory_order_acq_rel) == 1 && shared_.on_drained) {
+    shared_.on_drained();
+  }
+}
+
+// --- replicas ------------------------------------------------------------------------------------
+
+void ProxyShard::replica_gone(ReplicaIndex replica) {
+  upstreams_.drop(replica);
+  active_.for_each_safely([replica](Exchange& exchange) {
+    if (exchange.replica() == replica) exchange.on_replica_gone();
+  });
+}
+
+void ProxyShard::forget_replica(ReplicaIndex replica) {
+  upstreams_.drop(replica);
+  shared_.completions.forget(replica);
+  if (replica < targets_.size()) targets_[replica] = ReplicaTarget{};
+}
+
+const FleetView& ProxyShard::view() {
+  const Fleet& fleet = shared_.deps.fleet;
+  if (view_ && view_->generation == fleet.generation()) return *view_;
+  view_ = fleet.view();
+  any_usable_ = std::any_of(view_->pools.begin(), view_->pools.end(),
+                            [](const PoolView& pool) { return !pool.usable.empty(); });
+  known_models_.clear();
+  models_counted_ = false;
+  return *view_;
+}
+
+bool ProxyShard::any_usable() {
+  static_cast<void>(view());
+  return any_usable_;
+}
+
+const ReplicaTarget& ProxyShard::target(ReplicaIndex replica) {
+  if (targets_.size() <= replica) targets_.resize(replica + 1);
+  ReplicaTarget& target = targets_[replica];
+  const std::uint64_t generation = shared_.deps.fleet.generation();
+  if (target.generation == generation) return target;
+  std::shared_ptr<const ReplicaSpec> spec = shared_.deps.fleet.spec(replica);
+  if (target.spec && target.spec != spec) upstreams_.drop(replica);
+  target.spec = std::move(spec);
+  target.authorization = target.spec && target.spec->api_key_upstream
+                             ? "Bearer " + target.spec->api_key
+                             : std::string();
+  target.generation = generation;
+  return target;
+}
+
+ModelState ProxyShard::model_state(std::string_view model) {
+  static_cast<void>(view());
+  for (const KnownModel& known : known_models_) {
+    if (known.name == model) return known.state;
+  }
+  const ModelState state = shared_.deps.fleet.model_state(model);
+  if (known_models_.size() == kKnownModels) known_models_.clear();
+  // A name that is not known may become so at any time; asking again is not on the usual path.
+  if (state == ModelState::kServed) known_models_.push_back({std::string(model), state});
+  return state;
+}
+
+std::size_t ProxyShard::models_served() {
+  static_cast<void>(view());
+  if (!models_counted_) {
+    models_served_ = shared_.deps.fleet.models_served();
+    models_counted_ = true;
+  }
+  return models_served_;
+}
+
+// --- exchanges -----------------------------------------------------------------------------------
+
+Exchange* ProxyShard::take_exchange() {
+  if (spare_exchanges_.empty()) return new Exchange(*this);
+  Exchange* const exchange = spare_exchanges_.back().release();
+  spare_exchanges_.pop_back();
+  return exchange;
+}
+
+void ProxyShard::give_back_exchange(Exchange* exchange) {
+  exchange->reset();
+  // One that is beyond the spare ones may still be on the stack: it is deleted later.
+  if (spare_exchanges_.size() < kSpareExchanges) {
+    spare_exchanges_.emplace_back(exchange);
+  } else {
+    reactor_.post([owned = std::unique_ptr<Exchange>(exchange)] {});
+  }
+}
+
+std::string_view ProxyShard::next_request_id() {
+  constexpr char kDigits[] = "0123456789abcdef";
+  for (std::size_t half = 0; half < 2; ++half) {
+    std::uint64_t word = rng_();
+    for (std::size_t i = 0; i < 16; ++i) {
+      request_id_[half * 16 + i] = kDigits[word & 15];
+      word >>= 4;
+    }
+  }
+  return {request_id_.data(), request_id_.size()};
+}
+
+}  // namespace pointsman

@@ -1,0 +1,175 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/intrusive.h"
+#include "base/rng.h"
+#include "features/chat_request.h"
+#include "net/listener.h"
+#include "net/reactor.h"
+#include "net/upstream_pool.h"
+#include "proxy/client_connection.h"
+#include "proxy/exchange.h"
+#include "proxy/input_buffer.h"
+#include "proxy/path_table.h"
+#include "proxy/proxy_options.h"
+#include "proxy/proxy_server.h"
+#include "proxy/recent_completions.h"
+#include "proxy/request_body.h"
+#include "proxy/retry_rules.h"
+
+namespace pointsman {
+
+// What the shards of one server share. Immutable, or atomic.
+class ProxyShared {
+ public:
+  ProxyShared(const ProxyOptions& proxy_options, const ProxyDependencies& dependencies)
+      : options(proxy_options),
+        deps(dependencies),
+        paths(options),
+        needs(dependencies.router.needs()),
+        retry_budget(options.retry),
+        body_memory(options.limits.body_memory) {}
+
+  const ProxyOptions options;
+  const ProxyDependencies deps;
+  const PathTable paths;
+  const Needs needs;
+  RetryBudget retry_budget;
+  BodyMemory body_memory;
+  RecentCompletions completions;
+  std::atomic<bool> draining{false};      // unready
+  std::atomic<bool> closing_idle{false};  // no connection is kept for a further request
+  std::atomic<std::size_t> shards_busy{0};
+  std::function<void()> on_drained;  // set before closing_idle
+};
+
+// A replica as a shard needs it: where to send, and what to put into the head.
+struct ReplicaTarget {
+  std::shared_ptr<const ReplicaSpec> spec;       // null: no such replica
+  std::string authorization;                     // empty: the client's is passed on
+  std::uint64_t generation = ~std::uint64_t{0};  // of the fleet when it was looked up
+};
+
+// One thread's part of the data plane: its reactor and everything that lives on it.
+class ProxyShard {
+ public:
+  static constexpr std::size_t kReadBuffer = 64 * 1024;
+
+  ProxyShard(ProxyShared& shared, std::size_t index);
+  ~ProxyShard();
+
+  // --- for the server, before the thread starts or by reactor().post() ------------------------
+  Result<void> listen(std::string_view address, std::uint16_t port);
+  [[nodiscard]] std::uint16_t port() const { return listener_.port(); }
+  void start();
+  void drain();
+  void cut_everything();
+  void replica_gone(ReplicaIndex replica);
+  void forget_replica(ReplicaIndex replica);
+
+  // --- for connections and exchanges ------------------------------------------------------------
+  [[nodiscard]] Reactor& reactor() { return reactor_; }
+  [[nodiscard]] const ProxyOptions& options() const { return shared_.options; }
+  [[nodiscard]] ProxyShared& shared() { return shared_; }
+  [[nodiscard]] const ProxyDependencies& deps() const { return shared_.deps; }
+  [[nodiscard]] ProxyMetrics::Shard& metrics() { return metrics_; }
+  [[nodiscard]] AccessLog::Writer* access_log() { return access_log_.get(); }
+  [[nodiscard]] BlockPool& blocks() { return blocks_; }
+  [[nodiscard]] UpstreamPool& upstreams() { return upstreams_; }
+  [[nodiscard]] ChatRequestReader& request_reader() { return request_reader_; }
+  [[nodiscard]] AnswerReader& answer_reader() { return answer_reader_; }
+  [[nodiscard]] bool draining() const { return shared_.draining.load(std::memory_order_relaxed); }
+  [[nodiscard]] bool closing_idle() const {
+    return shared_.closing_idle.load(std::memory_order_relaxed);
+  }
+
+  // Arms by the time of the last tick: no clock is read. Zero or less disarms.
+  void arm(Timer& timer, Duration limit) {
+    if (limit <= Duration::zero()) return timer.cancel();
+    reactor_.timers().arm_at(timer, reactor_.coarse_now() + limit + TimerWheel::kTick);
+  }
+
+  // The newest view of the fleet; valid until the next call.
+  [[nodiscard]] const FleetView& view();
+  [[nodiscard]] bool any_usable();
+  // Valid until the next call for a replica of a higher index.
+  [[nodiscard]] const ReplicaTarget& target(ReplicaIndex replica);
+  // Whether a request for the model may be forwarded; looks the name up once per state of the
+  // fleet.
+  [[nodiscard]] ModelState model_state(std::string_view model);
+  [[nodiscard]] std::size_t models_served();
+
+  // One buffer for all reads whose bytes go on at once; valid until the next read.
+  [[nodiscard]] char* read_buffer() { return read_buffer_.get(); }
+  // Emptied text for building one head; used up before the handler returns.
+  [[nodiscard]] std::string& scratch() {
+    scratch_.clear();
+    return scratch_;
+  }
+  [[nodiscard]] std::string& body_scratch() { return body_scratch_; }
+  // 32 hexadecimal digits; valid until the next call.
+  [[nodiscard]] std::string_view next_request_id();
+  // A number that was not given before; never 0.
+  [[nodiscard]] std::uint64_t next_ticket() { return ++last_ticket_; }
+
+  [[nodiscard]] Exchange* take_exchange();
+  void give_back_exchange(Exchange* exchange);
+  // The exchange is sent to a replica / is no more.
+  void exchange_active(Exchange& exchange) { active_.push_back(exchange); }
+  void connection_closed(ClientConnection& connection);
+  void count_own_answer(int status);
+
+ private:
+  void accepted(TcpSocket socket, const asio::ip::tcp::endpoint& client);
+  void tick();
+  void leave();
+  void check_drained();
+  void close_idle_connections();
+
+  ProxyShared& shared_;
+  ProxyMetrics::Shard& metrics_;
+  std::unique_ptr<AccessLog::Writer> access_log_;
+  Reactor reactor_;
+  BlockPool blocks_;
+  std::unique_ptr<char[]> read_buffer_;
+  std::string scratch_;
+  std::string body_scratch_;
+  std::array<char, 32> request_id_{};
+  Rng rng_;
+  std::uint64_t last_ticket_ = 0;
+  ChatRequestReader request_reader_;
+  AnswerReader answer_reader_;
+  std::shared_ptr<const FleetView> view_;
+  bool any_usable_ = false;
+  std::deque<ReplicaTarget> targets_;  // by ReplicaIndex
+  struct KnownModel {
+    std::string name;
+    ModelState state = ModelState::kUnknown;
+  };
+  std::vector<KnownModel> known_models_;  // in the fleet's state of view_
+  std::size_t models_served_ = 0;
+  bool models_counted_ = false;
+  UpstreamPool upstreams_;
+  std::vector<std::unique_ptr<Exchange>> spare_exchanges_;
+  IntrusiveList<Exchange, Exchange> active_;
+  IntrusiveList<ClientConnection, ClientConnection> connections_;  // each holds a reference
+  std::size_t connection_count_ = 0;
+  std::size_t upstreams_counted_ = 0;
+  bool leaving_ = false;
+  bool drained_ = false;
+  Timer tick_timer_;
+  Timer drain_timer_;
+  Listener listener_;
+};
+
+}  // namespace pointsman
