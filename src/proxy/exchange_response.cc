@@ -275,7 +275,7 @@ void Exchange::complete() {
     fleet.request_failed(replica_, RequestFailure::kServerError);
   } else if (status < 400) {
     fleet.request_succeeded(replica_);
-    shard_.shared().completions.completed(replica_, now);
+    shard_.deps().activity.completed(replica_, now);
   }
   if (observer_.response_id() != 0 && status < 300) {
     shard_.deps().router.with(

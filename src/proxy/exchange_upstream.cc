@@ -239,7 +239,7 @@ void Exchange::on_readable() {
   const IoResult got = upstream_->stream().read(buffer, ProxyShard::kReadBuffer);
   switch (got.status) {
     case IoResult::Status::kOk:
-      shard_.deps().fleet.heard_from(replica_, shard_.reactor().coarse_now());
+      shard_.deps().activity.delivered(replica_, shard_.reactor().coarse_now());
       any_byte_ = true;
       return on_response_bytes({buffer, got.bytes});
     case IoResult::Status::kWouldBlock:
@@ -368,7 +368,7 @@ bool Exchange::pool_serves() {
   const TimePoint since = shard_.reactor().now() - shard_.options().retry.budget_window;
   for (ReplicaIndex other = 0; other < view.replicas.size(); ++other) {
     if (other == replica_ || view.replicas[other].pool != pool) continue;
-    if (shard_.shared().completions.last(other) >= since) return true;
+    if (shard_.deps().activity.last_completed(other) >= since) return true;
   }
   return false;
 }

@@ -14,6 +14,7 @@
 #include "net/resolver.h"
 #include "proxy/proxy_options.h"
 #include "runtime/fleet.h"
+#include "runtime/replica_activity.h"
 #include "runtime/shared_router.h"
 #include "telemetry/access_log.h"
 #include "telemetry/proxy_metrics.h"
@@ -25,6 +26,7 @@ namespace pointsman {
 struct ProxyDependencies {
   Fleet& fleet;
   SharedRouter& router;
+  ReplicaActivity& activity;
   Resolver& resolver;
   ProxyMetrics& metrics;
   AccessLog* access_log = nullptr;  // null: none

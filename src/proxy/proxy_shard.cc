@@ -140,7 +140,7 @@ void ProxyShard::replica_gone(ReplicaIndex replica) {
 
 void ProxyShard::forget_replica(ReplicaIndex replica) {
   upstreams_.drop(replica);
-  shared_.completions.forget(replica);
+  shared_.deps.activity.forget(replica);
   if (replica < targets_.size()) targets_[replica] = ReplicaTarget{};
 }
 

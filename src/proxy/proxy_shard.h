@@ -23,7 +23,6 @@
 #include "proxy/path_table.h"
 #include "proxy/proxy_options.h"
 #include "proxy/proxy_server.h"
-#include "proxy/recent_completions.h"
 #include "proxy/request_body.h"
 #include "proxy/retry_rules.h"
 
@@ -46,7 +45,6 @@ class ProxyShared {
   const Needs needs;
   RetryBudget retry_budget;
   BodyMemory body_memory;
-  RecentCompletions completions;
   std::atomic<bool> draining{false};      // unready
   std::atomic<bool> closing_idle{false};  // no connection is kept for a further request
   std::atomic<std::size_t> shards_busy{0};

@@ -52,7 +52,8 @@ class ProxyRig {
     server_ =
         std::make_unique<ProxyServer>(options_, ProxyDependencies{.fleet = fleet_,
                                                                   .router = *router_,
-                                                                  .resolver = resolver_,
+                                                                  .activity = activity_,
+                                    .resolver = resolver_,
                                                                   .metrics = *metrics_,
                                                                   .access_log = nullptr,
                                                                   .append_models = append_models,
@@ -95,6 +96,7 @@ class ProxyRig {
  private:
   ProxyOptions options_;
   Fleet fleet_{{{"general", PoolPurpose::kGeneral}}, HealthOptions{}, Reactor::steady_clock()};
+  ReplicaActivity activity_;
   Resolver resolver_;
   std::unique_ptr<SharedRouter> router_;
   std::unique_ptr<ProxyMetrics> metrics_;
