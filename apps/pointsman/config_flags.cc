@@ -1,0 +1,211 @@
+#include "config_flags.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "config/policy_reader.h"
+#include "config/schema.h"
+#include "http/url.h"
+#include "signals/engine_metrics.h"
+
+namespace pointsman {
+namespace {
+
+Result<void> check_url(std::string_view url) {
+  const Result<ReplicaUrl> parsed = parse_replica_url(url);
+  if (!parsed) return parsed.error();
+  if (parsed->https) {
+    return Error{ErrorKind::kClient,
+                 "'" + std::string(url) +
+                     "': TLS to replicas is not supported yet; use an http:// address, or put a "
+                     "proxy that ends TLS on the replica's host"};
+  }
+  return {};
+}
+
+Result<void> check_metric(std::string_view signal, std::string_view selector) {
+  if (!engine_signal(signal)) {
+    std::vector<std::string> known;
+    for (std::size_t i = 0; i < kEngineSignals; ++i) {
+      known.emplace_back(name_of(static_cast<EngineSignal>(i)));
+    }
+    return Error{ErrorKind::kClient, unknown_key_text(std::string(signal), known)};
+  }
+  return EngineMetrics::check(selector);
+}
+
+ConfigContext make_context(const Registry& registry) {
+  ConfigContext context;
+  context.registry = &registry;
+  context.environment = [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): before threads
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+  context.check_url = &check_url;
+  context.check_metric = &check_metric;
+  return context;
+}
+
+// Lays one flag over the configuration, with the checks that the file's key has.
+Result<void> apply(const std::string& flag, const std::string& path, const std::string& text,
+                   LoadedConfig& loaded) {
+  if (text.empty()) return {};
+  YamlNode node;
+  node.kind = YamlNode::Kind::kScalar;
+  node.text = text;
+  for (const Key<Config>& key : config_keys()) {
+    if (key.path != path) continue;
+    const Result<void> outcome = key.read(loaded.config, node);
+    if (!outcome) return Error{ErrorKind::kClient, flag + ": " + outcome.error().message};
+    loaded.origins[path] = flag;
+  }
+  return {};
+}
+
+Result<void> apply_policy(const std::string& name, const Registry& registry, LoadedConfig& loaded) {
+  if (name.empty()) return {};
+  PolicySpec spec;
+  spec.preset = name;
+  const auto built = registry.build(spec);
+  if (!built) return Error{ErrorKind::kClient, "--policy: " + built.error().message};
+  loaded.config.policy = std::move(spec);
+  loaded.origins["policy"] = "--policy";
+  return {};
+}
+
+Result<void> apply_replicas(const std::vector<std::string>& urls, LoadedConfig& loaded) {
+  if (urls.empty()) return {};
+  PoolConfig pool;
+  for (const std::string& url : urls) {
+    const Result<void> outcome = check_url(url);
+    if (!outcome) return Error{ErrorKind::kClient, "--replicas: " + outcome.error().message};
+    for (const ReplicaConfig& other : pool.replicas) {
+      if (other.url == url) {
+        return Error{ErrorKind::kClient, "--replicas: '" + url + "' is listed twice"};
+      }
+    }
+    ReplicaConfig replica;
+    replica.url = url;
+    pool.replicas.push_back(std::move(replica));
+  }
+  loaded.config.pools.clear();
+  loaded.config.pools.push_back(std::move(pool));
+  loaded.origins.erase("pools");
+  loaded.origins["replicas"] = "--replicas";
+  return {};
+}
+
+void append_options(const OptionMap& options, std::string& text) {
+  for (std::size_t i = 0; i < options.size(); ++i) {
+    text += (i == 0 ? " (" : ", ") + options[i].first + ": " + to_text(options[i].second);
+  }
+  if (!options.empty()) text += ")";
+}
+
+}  // namespace
+
+void add_config_flags(CLI::App& command, ConfigFlags& flags) {
+  command.add_option("-c,--config", flags.file, "Configuration file (docs/config.md)");
+  command
+      .add_option("--replicas", flags.replicas,
+                  "URLs of the replicas, as http://a:8000,http://b:8000")
+      ->delimiter(',');
+  command.add_option("--policy", flags.policy, "Policy, as `pointsman policies` lists them");
+  command.add_option("--listen", flags.listen, "HOST:PORT for clients; port 0: any free one");
+  command.add_option("--admin", flags.admin, "HOST:PORT of the admin port, or off");
+  command.add_option("--observe", flags.observe, "HOST:PORT of the observe port, or off");
+  command.add_option("--access-log", flags.access_log, "off, stdout or a file's path");
+  command.add_option("--threads", flags.threads, "Data threads; 0: one per core");
+}
+
+Result<LoadedConfig> effective_config(const ConfigFlags& flags, const Registry& registry) {
+  LoadedConfig loaded;
+  if (!flags.file.empty()) {
+    Result<LoadedConfig> from_file = load_config_file(flags.file, make_context(registry));
+    if (!from_file) return from_file.error();
+    loaded = std::move(*from_file);
+  } else if (flags.replicas.empty()) {
+    return Error{
+        ErrorKind::kClient,
+        "no replicas: give --replicas http://HOST:PORT,http://HOST:PORT or a file with -c"};
+  }
+  for (const Result<void>& outcome :
+       {apply("--listen", "listen", flags.listen, loaded),
+        apply("--admin", "admin", flags.admin, loaded),
+        apply("--observe", "observe", flags.observe, loaded),
+        apply("--access-log", "log.access", flags.access_log, loaded),
+        apply("--threads", "threads", flags.threads, loaded),
+        apply_policy(flags.policy, registry, loaded), apply_replicas(flags.replicas, loaded),
+        validate_config(loaded)}) {
+    if (!outcome) return outcome.error();
+  }
+  return loaded;
+}
+
+std::vector<std::string> all_warnings(const LoadedConfig& loaded) {
+  std::vector<std::string> warnings = config_warnings(loaded.config);
+  for (const PoolConfig& pool : loaded.config.pools) {
+    for (const ReplicaConfig& replica : pool.replicas) {
+      const Result<ReplicaUrl> url = parse_replica_url(replica.url);
+      if (url && url->scheme_assumed) {
+        warnings.push_back("'" + replica.url + "' has no scheme: http:// is assumed");
+      }
+    }
+  }
+  return warnings;
+}
+
+std::string policy_text(const PolicySpec& spec) {
+  std::string text;
+  if (!spec.preset.empty()) {
+    text = spec.preset;
+    append_options(spec.options, text);
+    return text;
+  }
+  const auto stage = [&text](const char* kind, const StageSpec& one, bool weighted) {
+    if (one.type.empty()) return;
+    text += (text.empty() ? "" : ", ") + std::string(kind) + " " + one.type;
+    append_options(one.options, text);
+    if (weighted && one.weight != 1.0) text += " × " + to_text(one.weight);
+  };
+  for (const StageSpec& filter : spec.filters) stage("filter", filter, false);
+  stage("sampler", spec.sampler, false);
+  for (const StageSpec& scorer : spec.scorers) stage("scorer", scorer, true);
+  stage("picker", spec.picker, false);
+  return text;
+}
+
+std::vector<EffectiveValue> effective_values(const LoadedConfig& loaded) {
+  std::vector<EffectiveValue> values;
+  const auto origin = [&loaded](const std::string& key) -> std::string {
+    const auto found = loaded.origins.find(key);
+    return found == loaded.origins.end() ? "default" : found->second;
+  };
+  values.push_back({"policy", policy_text(loaded.config.policy), origin("policy")});
+  const std::string where = origin(loaded.origins.contains("pools") ? "pools" : "replicas");
+  for (const PoolConfig& pool : loaded.config.pools) {
+    const std::string prefix = "pools." + pool.name + ".";
+    values.push_back({prefix + "purpose", pool.purpose, where});
+    if (pool.policy) values.push_back({prefix + "policy", policy_text(*pool.policy), where});
+    for (const ReplicaConfig& replica : pool.replicas) {
+      std::string text = replica.url;
+      if (replica.weight != 1.0) text += " weight " + to_text(replica.weight);
+      if (!replica.api_key.empty())
+        text += replica.api_key_upstream ? " api_key ***, also upstream" : " api_key ***";
+      if (!replica.health_path.empty()) text += " health_path " + replica.health_path;
+      values.push_back({prefix + "replica", text, where});
+    }
+  }
+  for (const MetricName& name : loaded.config.signals.names) {
+    values.push_back({"signals.names." + name.signal, name.selector, origin("signals.names")});
+  }
+  for (const Key<Config>& key : config_keys()) {
+    std::string value = key.text(loaded.config);
+    if (key.secret && value != "\"\"") value = "***";
+    values.push_back({key.path, std::move(value), origin(key.path)});
+  }
+  return values;
+}
+
+}  // namespace pointsman

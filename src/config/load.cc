@@ -1,0 +1,378 @@
+#include "config/load.h"
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "config/policy_reader.h"
+#include "config/schema.h"
+#include "config/units.h"
+#include "config/yaml_tree.h"
+
+namespace pointsman {
+namespace {
+
+std::string section_of(std::string_view path) {
+  const std::size_t point = path.find('.');
+  return std::string(point == std::string_view::npos ? std::string_view() : path.substr(0, point));
+}
+
+// Replaces ${NAME} in every scalar of the tree.
+void substitute(YamlNode& node, const ConfigContext& context, ConfigFaults& faults) {
+  for (YamlNode& item : node.items) substitute(item, context, faults);
+  for (YamlMember& member : node.members) substitute(member.value, context, faults);
+  if (node.kind != YamlNode::Kind::kScalar) return;
+  std::string out;
+  std::size_t from = 0;
+  for (;;) {
+    const std::size_t begin = node.text.find("${", from);
+    out.append(node.text, from, begin - from);
+    if (begin == std::string::npos) break;
+    const std::size_t end = node.text.find('}', begin);
+    const std::string name =
+        end == std::string::npos ? std::string() : node.text.substr(begin + 2, end - begin - 2);
+    if (name.empty() || name.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv"
+                                               "wxyz0123456789_") != std::string::npos) {
+      faults.add(node.line, "",
+                 "'${' must be followed by the name of an environment variable and "
+                 "a '}'");
+      return;
+    }
+    const std::optional<std::string> value =
+        context.environment ? context.environment(name) : std::nullopt;
+    if (!value) {
+      faults.add(node.line, "", "the environment variable " + name + " is not set");
+      return;
+    }
+    out += *value;
+    from = end + 1;
+  }
+  node.text = std::move(out);
+}
+
+class Loader {
+ public:
+  Loader(std::string_view file, const ConfigContext& context) : faults_(file), context_(context) {}
+
+  Result<LoadedConfig> load(YamlNode root) {
+    substitute(root, context_, faults_);
+    if (!faults_.empty()) return faults_.error();
+    if (root.kind == YamlNode::Kind::kMap) {
+      for (const YamlMember& member : root.members) read_top(member);
+    } else if (root.kind != YamlNode::Kind::kNull) {
+      faults_.add(root.line, "", "the file is not a map of keys to values");
+    }
+    if (!faults_.empty()) return faults_.error();
+    const Result<void> valid = validate_config(loaded_);
+    if (!valid) return valid.error();
+    return std::move(loaded_);
+  }
+
+ private:
+  Config& config() { return loaded_.config; }
+
+  void note(const std::string& path, int line) { loaded_.origins[path] = faults_.place(line); }
+
+  void read_top(const YamlMember& member) {
+    if (member.key == "policy") {
+      note("policy", member.line);
+      config().policy = read_policy(member.value, "policy", *context_.registry, faults_);
+    } else if (member.key == "replicas") {
+      note("replicas", member.line);
+      PoolConfig pool;
+      read_replicas(member.value, "replicas", pool);
+      config().pools.insert(config().pools.begin(), std::move(pool));
+    } else if (member.key == "pools") {
+      note("pools", member.line);
+      read_pools(member.value);
+    } else if (section_help(member.key).empty()) {
+      if (!read_key(config_keys(), member, "", config())) unknown(member, "", top_names());
+    } else {
+      read_section(member);
+    }
+  }
+
+  // False: there is no such key.
+  template <typename Owner>
+  bool read_key(const std::vector<Key<Owner>>& keys, const YamlMember& member,
+                const std::string& prefix, Owner& owner, const std::string& shown_prefix = {}) {
+    const std::string path = prefix + member.key;
+    for (const Key<Owner>& key : keys) {
+      if (key.path != path) continue;
+      const Result<void> outcome = key.read(owner, member.value);
+      if (!outcome) faults_.add(member.line, shown_prefix + path, outcome.error().message);
+      if constexpr (std::is_same_v<Owner, Config>) note(path, member.line);
+      return true;
+    }
+    return false;
+  }
+
+  void read_section(const YamlMember& section) {
+    if (section.value.kind == YamlNode::Kind::kNull)
+      return;  // a section whose keys are all comments
+    if (section.value.kind != YamlNode::Kind::kMap) {
+      faults_.add(section.line, section.key, "is not a map of keys to values");
+      return;
+    }
+    std::vector<std::string> known;
+    for (const Key<Config>& key : config_keys()) {
+      if (section_of(key.path) == section.key)
+        known.push_back(key.path.substr(section.key.size() + 1));
+    }
+    if (section.key == "signals") known.emplace_back("names");
+    for (const YamlMember& member : section.value.members) {
+      if (section.key == "signals" && member.key == "names") {
+        read_metric_names(member);
+      } else if (!read_key(config_keys(), member, section.key + ".", config())) {
+        unknown(member, section.key + ".", known);
+      }
+    }
+  }
+
+  void read_metric_names(const YamlMember& names) {
+    note("signals.names", names.line);
+    if (names.value.kind != YamlNode::Kind::kMap) {
+      faults_.add(names.line, "signals.names", "is not a map of signals to metric names");
+      return;
+    }
+    for (const YamlMember& member : names.value.members) {
+      const std::string path = "signals.names." + member.key;
+      if (member.value.kind != YamlNode::Kind::kScalar) {
+        faults_.add(member.line, path, "is not a metric's name");
+        continue;
+      }
+      if (context_.check_metric) {
+        const Result<void> outcome = context_.check_metric(member.key, member.value.text);
+        if (!outcome) faults_.add(member.line, path, outcome.error().message);
+      }
+      config().signals.names.push_back({member.key, member.value.text});
+    }
+  }
+
+  void read_pools(const YamlNode& node) {
+    if (node.kind != YamlNode::Kind::kSequence) {
+      faults_.add(node.line, "pools", "is not a list of pools");
+      return;
+    }
+    for (std::size_t i = 0; i < node.items.size(); ++i) {
+      const std::string path = "pools[" + std::to_string(i) + "]";
+      const YamlNode& item = node.items[i];
+      if (item.kind != YamlNode::Kind::kMap) {
+        faults_.add(item.line, path, "is not a map (known keys: name, purpose, policy, replicas)");
+        continue;
+      }
+      config().pools.push_back(read_pool(item, path));
+    }
+  }
+
+  PoolConfig read_pool(const YamlNode& node, const std::string& path) {
+    PoolConfig pool;
+    for (const YamlMember& member : node.members) {
+      const std::string place = path + "." + member.key;
+      if (member.key == "replicas") {
+        read_replicas(member.value, place, pool);
+      } else if (member.key == "policy") {
+        pool.policy = read_policy(member.value, place, *context_.registry, faults_);
+      } else if (member.key == "name" || member.key == "purpose") {
+        if (member.value.kind != YamlNode::Kind::kScalar || member.value.text.empty()) {
+          faults_.add(member.line, place, "is not a word");
+        } else if (member.key == "name") {
+          pool.name = member.value.text;
+        } else if (!is_purpose(member.value.text)) {
+          faults_.add(member.line, place,
+                      "'" + member.value.text +
+                          "' is not allowed (allowed: general | long_context | long_generation)");
+        } else {
+          pool.purpose = member.value.text;
+        }
+      } else {
+        unknown(member, path + ".", {"name", "purpose", "policy", "replicas"});
+      }
+    }
+    return pool;
+  }
+
+  static bool is_purpose(std::string_view text) {
+    return text == "general" || text == "long_context" || text == "long_generation";
+  }
+
+  void read_replicas(const YamlNode& node, const std::string& path, PoolConfig& pool) {
+    if (node.kind == YamlNode::Kind::kNull) return;
+    if (node.kind != YamlNode::Kind::kSequence) {
+      faults_.add(node.line, path, "is not a list of URLs");
+      return;
+    }
+    for (std::size_t i = 0; i < node.items.size(); ++i) {
+      read_replica(node.items[i], path + "[" + std::to_string(i) + "]", pool);
+    }
+  }
+
+  void read_replica(const YamlNode& node, const std::string& path, PoolConfig& pool) {
+    ReplicaConfig replica;
+    int url_line = node.line;
+    std::string url_path = path;
+    if (node.kind == YamlNode::Kind::kScalar) {
+      replica.url = node.text;
+    } else if (node.kind == YamlNode::Kind::kMap) {
+      std::vector<std::string> known;
+      for (const Key<ReplicaConfig>& key : replica_keys()) known.push_back(key.path);
+      for (const YamlMember& member : node.members) {
+        if (!read_key(replica_keys(), member, "", replica, path + ".")) {
+          unknown(member, path + ".", known);
+        }
+        if (member.key == "url") {
+          url_line = member.line;
+          url_path += ".url";
+        }
+      }
+    } else {
+      faults_.add(node.line, path, "is neither a URL nor a map with a url");
+      return;
+    }
+    if (replica.url.empty()) {
+      faults_.add(url_line, path, "has no url");
+      return;
+    }
+    if (context_.check_url) {
+      const Result<void> outcome = context_.check_url(replica.url);
+      if (!outcome) {
+        faults_.add(url_line, url_path, outcome.error().message);
+        return;
+      }
+    }
+    if (!urls_.insert(replica.url).second) {
+      faults_.add(url_line, url_path, "'" + replica.url + "' is listed twice");
+      return;
+    }
+    pool.replicas.push_back(std::move(replica));
+  }
+
+  void unknown(const YamlMember& member, const std::string& prefix,
+               const std::vector<std::string>& known) {
+    faults_.add(member.line, prefix + member.key, unknown_key_text(member.key, known));
+  }
+
+  static std::vector<std::string> top_names() {
+    std::vector<std::string> names = {"policy", "replicas", "pools"};
+    for (const Key<Config>& key : config_keys()) {
+      const std::string section = section_of(key.path);
+      const std::string& name = section.empty() ? key.path : section;
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    return names;
+  }
+
+  ConfigFaults faults_;
+  const ConfigContext& context_;
+  LoadedConfig loaded_;
+  std::set<std::string> urls_;
+};
+
+}  // namespace
+
+Result<LoadedConfig> load_config(std::string_view text, std::string_view file,
+                                 const ConfigContext& context) {
+  Result<YamlNode> root = parse_yaml(text, file);
+  if (!root) return root.error();
+  return Loader(file, context).load(std::move(*root));
+}
+
+Result<LoadedConfig> load_config_file(const std::string& path, const ConfigContext& context) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    return Error{ErrorKind::kClient, path + ": cannot be read; is the path right?"};
+  }
+  std::ostringstream text;
+  text << in.rdbuf();
+  if (in.bad() || text.str().empty()) {
+    return Error{ErrorKind::kClient, path + ": cannot be read, or is empty"};
+  }
+  return load_config(text.str(), path, context);
+}
+
+Result<void> validate_config(const LoadedConfig& loaded) {
+  const Config& config = loaded.config;
+  std::string text;
+  const auto fault = [&](const std::string& key, const std::string& what) {
+    if (!text.empty()) text += '\n';
+    const auto origin = loaded.origins.find(key);
+    text += (origin == loaded.origins.end() ? std::string() : origin->second + ": ") + key + ": " +
+            what;
+  };
+
+  std::set<std::string> names;
+  std::set<std::string> purposes;
+  for (const PoolConfig& pool : config.pools) {
+    if (!names.insert(pool.name).second) {
+      fault("pools", "two pools have the name '" + pool.name + "'; give each its own");
+    }
+    if (!purposes.insert(pool.purpose).second) {
+      fault("pools", "two pools have the purpose " + pool.purpose +
+                         "; put their replicas into one (a replica may have a weight)");
+    }
+  }
+  if (!config.pools.empty() && !purposes.contains("general")) {
+    fault("pools", "no pool has the purpose general, where requests go that belong in no other");
+  }
+  if (config.admin != "off" && config.admin_access.key.empty() &&
+      !is_loopback_address(config.admin)) {
+    fault("admin", "'" + config.admin +
+                       "' is reachable from other machines, so admin_access.key must be set (or "
+                       "listen on 127.0.0.1; `observe` shows metrics without a key)");
+  }
+  if (!text.empty()) return Error{ErrorKind::kClient, text};
+  return {};
+}
+
+std::vector<std::string> config_warnings(const Config& config) {
+  std::vector<std::string> warnings;
+  if (config.pools.empty()) {
+    warnings.push_back("no replicas: requests get a 503 until some are added on the admin port");
+  }
+  for (const PoolConfig& pool : config.pools) {
+    if (pool.replicas.empty()) {
+      warnings.push_back("pool " + pool.name + " has no replicas: " +
+                         (pool.purpose == "general" ? "requests get a 503 until some are added"
+                                                    : "its requests go to the general pool"));
+    } else if (pool.replicas.size() == 1) {
+      warnings.push_back("pool " + pool.name +
+                         " has one replica: there is nothing to choose, and nowhere to retry");
+    }
+  }
+  const Duration longest = config.limits.longest_generation;
+  const auto below = [&](const char* key, Duration value, const char* what) {
+    if (longest > value) {
+      warnings.push_back(std::string(key) + " (" + duration_text(value) +
+                         ") is below limits.longest_generation (" + duration_text(longest) +
+                         "): " + what);
+    }
+  };
+  below("timeouts.first_byte_plain", config.timeouts.first_byte_plain,
+        "plain answers that take longer are broken off");
+  below("timeouts.shutdown_grace", config.timeouts.shutdown_grace,
+        "a shutdown cuts the longest answers");
+  if (config.timeouts.upstream_idle >= std::chrono::seconds(5)) {
+    warnings.push_back("timeouts.upstream_idle (" + duration_text(config.timeouts.upstream_idle) +
+                       ") is not below 5s, after which most engines close idle connections: "
+                       "requests will meet connections that are just being closed");
+  }
+  if (config.health.timeout < config.health.interval / 2) {
+    warnings.push_back("health.timeout (" + duration_text(config.health.timeout) +
+                       ") is short: a busy engine that answers late counts as failed");
+  }
+  if (config.limits.body_memory < config.features.max_body) {
+    warnings.push_back("limits.body_memory (" + bytes_text(config.limits.body_memory) +
+                       ") is below features.max_body (" + bytes_text(config.features.max_body) +
+                       "): larger bodies are never held");
+  }
+  if (config.health.max_ejection < config.health.ejection) {
+    warnings.push_back("health.max_ejection (" + duration_text(config.health.max_ejection) +
+                       ") is below health.ejection (" + duration_text(config.health.ejection) +
+                       "): every ejection lasts the former");
+  }
+  return warnings;
+}
+
+}  // namespace pointsman

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "config/config.h"
+#include "core/registry.h"
+
+namespace pointsman {
+
+// What reading a configuration needs to know of the world.
+struct ConfigContext {
+  const Registry* registry = nullptr;  // policies are checked against it
+  // An environment variable's value; nothing where it is not set.
+  std::function<std::optional<std::string>(const std::string&)> environment;
+  // Whether a replica's URL can be used, and what is wrong with it.
+  std::function<Result<void>(std::string_view)> check_url;
+  // Whether a metric selector can be used (signals.names), for a known signal.
+  std::function<Result<void>(std::string_view signal, std::string_view selector)> check_metric;
+};
+
+// A configuration, and where its values came from.
+struct LoadedConfig {
+  Config config;
+  // By key ("timeouts.connect", "policy", "pools"): "pointsman.yaml:7" or "--listen". A key that is
+  // not here has its default.
+  std::map<std::string, std::string> origins;
+};
+
+// Reads a configuration file's text. All that is wrong with it is reported at once, one line each:
+//   pointsman.yaml:7: policy.chioces: unknown key (known: choices, live; nearest: choices)
+// `file` is the name for those lines.
+Result<LoadedConfig> load_config(std::string_view text, std::string_view file,
+                                 const ConfigContext& context);
+// The same from disk.
+Result<LoadedConfig> load_config_file(const std::string& path, const ConfigContext& context);
+
+// What must hold between values, whether they came from a file or from flags: pools and their
+// purposes, replicas named once, a key for an admin port off loopback. One line per fault, as
+// above.
+Result<void> validate_config(const LoadedConfig& loaded);
+
+// What is allowed but doubtful, in plain sentences.
+std::vector<std::string> config_warnings(const Config& config);
+
+}  // namespace pointsman

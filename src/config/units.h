@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/time.h"
+
+namespace pointsman {
+
+// "250ms", "5s", "1.5m", "2h", or a plain 0. Nothing else: a number without a unit is a guess.
+std::optional<Duration> parse_duration(std::string_view text);
+// The shortest way to say it: "90s" stays seconds, "600s" becomes "10m".
+std::string duration_text(Duration value);
+
+// "64KiB", "16MiB", "1GiB", or a plain number of bytes.
+std::optional<std::size_t> parse_bytes(std::string_view text);
+std::string bytes_text(std::size_t value);
+
+// A finite decimal number and nothing after it.
+std::optional<double> parse_number(std::string_view text);
+
+// HOST:PORT to listen on: an IP address, IPv6 in brackets, localhost, or nothing for 0.0.0.0.
+bool is_listen_address(std::string_view text);
+// Whether such an address is reached from this machine alone: 127.0.0.0/8, ::1 or localhost.
+bool is_loopback_address(std::string_view text);
+
+}  // namespace pointsman

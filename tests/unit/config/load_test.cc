@@ -1,0 +1,371 @@
+#include "config/load.h"
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <numeric>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/schema.h"
+#include "core/response_pins.h"
+#include "core/router.h"
+
+namespace pointsman {
+namespace {
+
+using std::chrono::minutes;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+// A scorer and a picker, so that policies can be read without the real ones.
+class FlatScorer final : public Scorer {
+ public:
+  static constexpr std::string_view kType = "flat";
+  static constexpr std::string_view kSummary = "The same for all.";
+  struct Options {
+    double level = 0.5;
+    int choices = 2;
+    bool live = true;
+    static constexpr auto fields() {
+      return std::tuple{Field<Options, double>{"level", &Options::level, 0.0, 1.0, "the value"},
+                        Field<Options, int>{"choices", &Options::choices, 0, 64, "how many"},
+                        Field{"live", &Options::live, "whether"}};
+    }
+  };
+  explicit FlatScorer(const Options&) {}
+  void score(const Context&, std::span<const ReplicaIndex>, std::span<float> out) override {
+    std::fill(out.begin(), out.end(), 0.5F);
+  }
+};
+
+class FirstPicker final : public Picker {
+ public:
+  static constexpr std::string_view kType = "best";
+  static constexpr std::string_view kSummary = "The first.";
+  struct Options {
+    bool any = true;
+    static constexpr auto fields() { return std::tuple{Field{"any", &Options::any, "whether"}}; }
+  };
+  explicit FirstPicker(const Options&) {}
+  std::size_t pick(Context&, std::span<const ReplicaIndex> candidates, const Ranking&,
+                   std::span<ReplicaIndex> order) override {
+    order[0] = candidates[0];
+    return 1;
+  }
+};
+
+class LoadConfig : public testing::Test {
+ protected:
+  LoadConfig() {
+    registry_.add<FlatScorer>();
+    registry_.add<FirstPicker>();
+    for (const char* name : {"least_work", "least_kv"}) {
+      PolicySpec spec;
+      spec.scorers.push_back({"flat", 1.0, {}});
+      registry_.add_preset(name, "", Stability::kStable, spec);
+    }
+    context_.registry = &registry_;
+    context_.environment = [this](const std::string& name) -> std::optional<std::string> {
+      const auto found = environment_.find(name);
+      if (found == environment_.end()) return std::nullopt;
+      return found->second;
+    };
+    context_.check_url = [](std::string_view url) -> Result<void> {
+      if (url.starts_with("http://")) return {};
+      return Error{ErrorKind::kClient, "'" + std::string(url) + "' is no http URL"};
+    };
+  }
+
+  Result<LoadedConfig> load(std::string_view text) {
+    return load_config(text, "pointsman.yaml", context_);
+  }
+  Config good(std::string_view text) {
+    const auto loaded = load(text);
+    EXPECT_TRUE(loaded.ok()) << (loaded.ok() ? "" : loaded.error().message);
+    return loaded.ok() ? loaded->config : Config{};
+  }
+  std::string fault(std::string_view text) {
+    const auto loaded = load(text);
+    EXPECT_FALSE(loaded.ok()) << text;
+    return loaded.ok() ? "" : loaded.error().message;
+  }
+
+  Registry registry_;
+  std::map<std::string, std::string> environment_;
+  ConfigContext context_;
+};
+
+TEST_F(LoadConfig, ThreeLinesAreEnough) {
+  const Config config = good(
+      "replicas:\n"
+      "  - http://10.0.0.1:8000\n"
+      "  - http://10.0.0.2:8000\n");
+  ASSERT_EQ(config.pools.size(), 1U);
+  EXPECT_EQ(config.pools[0].purpose, "general");
+  ASSERT_EQ(config.pools[0].replicas.size(), 2U);
+  EXPECT_EQ(config.pools[0].replicas[1].url, "http://10.0.0.2:8000");
+  EXPECT_EQ(config.listen, "0.0.0.0:8080");
+  EXPECT_EQ(config.policy.preset, "least_work");
+}
+
+TEST_F(LoadConfig, TheOutlineOfTheDesignIsRead) {
+  const Config config = good(
+      "listen: 0.0.0.0:8080\n"
+      "admin: 127.0.0.1:9090           # a comment\n"
+      "observe: 0.0.0.0:9091\n"
+      "policy: {preset: least_work}\n"
+      "pools:\n"
+      "  - name: general\n"
+      "    purpose: general\n"
+      "    replicas: [http://10.0.0.1:8000, http://10.0.0.2:8000]\n"
+      "  - name: long-context\n"
+      "    purpose: long_context\n"
+      "    policy: least_kv\n"
+      "    replicas: [{url: \"http://10.0.1.1:8000\", weight: 2}]\n"
+      "segregation: {long_context_tokens: 16000, long_generation_tokens: 2000}\n");
+  ASSERT_EQ(config.pools.size(), 2U);
+  EXPECT_EQ(config.pools[0].replicas.size(), 2U);
+  EXPECT_FALSE(config.pools[0].policy);
+  EXPECT_EQ(config.pools[1].replicas[0].weight, 2.0);
+  ASSERT_TRUE(config.pools[1].policy);
+  EXPECT_EQ(config.pools[1].policy->preset, "least_kv");
+  EXPECT_EQ(config.segregation.long_context_tokens, 16'000U);
+  EXPECT_EQ(config.observe, "0.0.0.0:9091");
+}
+
+TEST_F(LoadConfig, EveryKeyOfASectionIsReadInItsUnit) {
+  const Config config = good(
+      "timeouts:\n  first_byte_stream: 90s\n  shutdown_grace: 0\n"
+      "limits: {body_memory: 2GiB, stalled_client: 65536}\n"
+      "retry:\n  budget_share: 0.5\n  stateless_paths: [/v1/embeddings]\n"
+      "models: {unknown: forward}\n"
+      "seed: 18446744073709551615\n"
+      "log: {level: debug, access: ./a.log}\n"
+      "signals:\n  interval: 2s\n  names:\n    kv_usage: my_kv{rank=\"0\"}\n");
+  EXPECT_EQ(config.timeouts.first_byte_stream, seconds(90));
+  EXPECT_EQ(config.timeouts.shutdown_grace, Duration{0});
+  EXPECT_EQ(config.limits.body_memory, std::size_t{2} << 30);
+  EXPECT_EQ(config.limits.stalled_client, 65'536U);
+  EXPECT_EQ(config.retry.budget_share, 0.5);
+  EXPECT_THAT(config.retry.stateless_paths, ElementsAre("/v1/embeddings"));
+  EXPECT_TRUE(config.models.forward_unknown);
+  EXPECT_EQ(config.seed, 18'446'744'073'709'551'615U);
+  EXPECT_EQ(config.log.access, "./a.log");
+  ASSERT_EQ(config.signals.names.size(), 1U);
+  EXPECT_EQ(config.signals.names[0].signal, "kv_usage");
+  EXPECT_EQ(config.signals.names[0].selector, "my_kv{rank=\"0\"}");
+}
+
+TEST_F(LoadConfig, AnUnknownKeyNamesFileLineAndTheNearestKnownOne) {
+  EXPECT_EQ(fault("\n\n\n\n\npolicy:\n  preset: least_kv\n  chioces: 2\n"),
+            "pointsman.yaml:8: policy.chioces: unknown key (known: level, choices, live, "
+            "flat_weight; nearest: "
+            "choices)");
+  EXPECT_THAT(fault("litsen: 0.0.0.0:1\n"), StartsWith("pointsman.yaml:1: litsen: unknown key"));
+  EXPECT_THAT(fault("litsen: 0.0.0.0:1\n"), HasSubstr("nearest: listen)"));
+  EXPECT_THAT(fault("timeouts:\n  conect: 5s\n"),
+              StartsWith("pointsman.yaml:2: timeouts.conect: unknown key (known: connect, "));
+  EXPECT_THAT(fault("pools:\n - replicas:\n   - {url: http://a, wieght: 1}\n"),
+              StartsWith("pointsman.yaml:3: pools[0].replicas[0].wieght: unknown key"));
+  EXPECT_THAT(fault("pools:\n - nmae: x\n"), HasSubstr("2: pools[0].nmae: unknown key"));
+}
+
+TEST_F(LoadConfig, AKeyThatComesTwiceIsRefused) {
+  EXPECT_EQ(fault("listen: 0.0.0.0:1\nadmin: off\nlisten: 0.0.0.0:2\n"),
+            "pointsman.yaml:3: listen: this key comes twice (first in line 1)");
+  EXPECT_THAT(fault("limits: {body_memory: 1GiB, body_memory: 1GiB}\n"), HasSubstr("comes twice"));
+}
+
+TEST_F(LoadConfig, AValueOutOfRangeSaysWhatIsAllowed) {
+  EXPECT_EQ(fault("timeouts:\n  connect: 5\n"),
+            "pointsman.yaml:2: timeouts.connect: '5' is not allowed (allowed: duration, 10ms to "
+            "5m)");
+  EXPECT_EQ(fault("threads: 1000\n"),
+            "pointsman.yaml:1: threads: '1000' is not allowed (allowed: integer, 1 to 256, or 0: "
+            "one per core)");
+  EXPECT_THAT(fault("health: {usable_floor: 1.5}\n"), HasSubstr("allowed: number, 0 to 1)"));
+  EXPECT_THAT(fault("health: {failures_out: 2.5}\n"), HasSubstr("integer"));
+  EXPECT_THAT(fault("listen: example.org:80\n"), HasSubstr("HOST:PORT"));
+  EXPECT_THAT(fault("listen:\n"), HasSubstr("has no value"));
+  EXPECT_THAT(fault("listen: [a]\n"), HasSubstr("is a list"));
+  EXPECT_THAT(fault("paths: {proxied: /v1}\n"), HasSubstr("is not a list"));
+  EXPECT_THAT(fault("replicas: [{url: http://a, weight: 0}]\n"), HasSubstr("0.001 to 1000"));
+  EXPECT_THAT(fault("replicas: [{url: http://a, api_key_upstream: yes}]\n"),
+              HasSubstr("true | false"));
+  EXPECT_THAT(fault("policy: {preset: least_kv, level: 7}\n"),
+              HasSubstr("pointsman.yaml:1: policy.level: "));
+  EXPECT_EQ(good("policy: {preset: least_kv, choices: all}\n").policy.options[0].second,
+            OptionValue{0.0});
+  EXPECT_THAT(fault("policy: lesat_kv\n"), HasSubstr("nearest: least_kv"));
+}
+
+TEST_F(LoadConfig, AllFaultsAreToldAtOnceInTheOrderOfTheirLines) {
+  EXPECT_EQ(fault("threads: x\nlisten: y\nnonsense: z\n").substr(0, 43),
+            "pointsman.yaml:1: threads: 'x' is not allow");
+  const std::string text = fault("threads: x\nlisten: y\nnonsense: z\n");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+}
+
+TEST_F(LoadConfig, SecretsComeFromTheEnvironment) {
+  environment_["ENGINE_KEY"] = "k-1";
+  const Config config = good(
+      "admin_access: {key: \"pre-${ENGINE_KEY}-post\"}\n"
+      "replicas:\n  - url: http://a\n    api_key: ${ENGINE_KEY}\n");
+  EXPECT_EQ(config.admin_access.key, "pre-k-1-post");
+  EXPECT_EQ(config.pools[0].replicas[0].api_key, "k-1");
+}
+
+TEST_F(LoadConfig, AMissingVariableIsAnErrorThatNamesIt) {
+  EXPECT_EQ(fault("replicas:\n  - url: http://a\n    api_key: ${ENGINE_KEY}\n"),
+            "pointsman.yaml:3: the environment variable ENGINE_KEY is not set");
+  EXPECT_THAT(fault("listen: ${\n"), HasSubstr("must be followed by the name"));
+  EXPECT_THAT(fault("listen: ${a b}\n"), HasSubstr("must be followed by the name"));
+}
+
+TEST_F(LoadConfig, ReplicasAreCheckedOneByOne) {
+  EXPECT_EQ(fault("replicas: [https://a]\n"),
+            "pointsman.yaml:1: replicas[0]: 'https://a' is no http URL");
+  EXPECT_THAT(fault("replicas:\n - http://a\n - http://b\n - http://a\n"),
+              HasSubstr("pointsman.yaml:4: replicas[2]: 'http://a' is listed twice"));
+  EXPECT_THAT(fault("replicas:\n - {weight: 2}\n"), HasSubstr("replicas[0]: has no url"));
+  EXPECT_THAT(fault("replicas:\n - [http://a]\n"), HasSubstr("neither a URL nor a map"));
+  EXPECT_THAT(fault("replicas: http://a\n"), HasSubstr("is not a list"));
+}
+
+TEST_F(LoadConfig, PoolsMustMakeSenseTogether) {
+  EXPECT_THAT(fault("pools:\n - {name: a, purpose: long_context, replicas: [http://a]}\n"),
+              HasSubstr("no pool has the purpose general"));
+  EXPECT_THAT(fault("pools:\n - {name: a}\n - {name: b}\n"), HasSubstr("the purpose general"));
+  EXPECT_THAT(fault("pools:\n - {name: a}\n - {name: a, purpose: long_context}\n"),
+              HasSubstr("pointsman.yaml:1: pools: two pools have the name 'a'"));
+  EXPECT_THAT(fault("pools:\n - {purpose: short}\n"), HasSubstr("general | long_context"));
+}
+
+TEST_F(LoadConfig, AnAdminPortThatOthersReachNeedsAKey) {
+  EXPECT_THAT(fault("admin: 0.0.0.0:9090\n"),
+              StartsWith("pointsman.yaml:1: admin: '0.0.0.0:9090' is reachable"));
+  EXPECT_EQ(good("admin: 0.0.0.0:9090\nadmin_access: {key: abc}\n").admin, "0.0.0.0:9090");
+  EXPECT_EQ(good("admin: off\n").admin, "off");
+}
+
+TEST_F(LoadConfig, StagesMayBeSpelledOut) {
+  const Config config = good(
+      "policy:\n"
+      "  scorers:\n"
+      "    - {type: flat, weight: -2, level: 0.25, live: false}\n"
+      "    - flat\n"
+      "  picker: best\n");
+  ASSERT_EQ(config.policy.scorers.size(), 2U);
+  EXPECT_TRUE(config.policy.preset.empty());
+  EXPECT_EQ(config.policy.scorers[0].weight, -2.0);
+  EXPECT_EQ(config.policy.scorers[0].options.size(), 2U);
+  EXPECT_THAT(fault("policy:\n  scorers: [flta]\n"), HasSubstr("nearest: flat"));
+  EXPECT_THAT(fault("policy:\n  scorer: [flat]\n"), HasSubstr("2: policy.scorer: unknown key"));
+  EXPECT_THAT(fault("policy:\n  scorers: flat\n"), HasSubstr("is not a list of stages"));
+}
+
+TEST_F(LoadConfig, YamlThatNoConfigurationNeedsIsRefused) {
+  EXPECT_THAT(fault("a: &x 1\nb: *x\n"), HasSubstr("anchors"));
+  EXPECT_THAT(fault("listen: !tag x\n"), HasSubstr("tags"));
+  EXPECT_THAT(fault("? [a]\n: b\n"), HasSubstr("a key must be plain text"));
+  EXPECT_THAT(fault("listen: 0.0.0.0:1\n---\nlisten: 0.0.0.0:2\n"), HasSubstr("second document"));
+  EXPECT_THAT(fault("- a\n"), HasSubstr("not a map"));
+  EXPECT_THAT(fault("a: [\n"), StartsWith("pointsman.yaml:"));
+  EXPECT_THAT(fault(std::string("listen\0", 7)), HasSubstr("zero byte"));
+  EXPECT_THAT(fault(std::string(100'000, '[')), StartsWith("pointsman.yaml:1: "));
+  EXPECT_THAT(fault(std::string((std::size_t{1} << 20) + 1, ' ')), HasSubstr("1 MiB"));
+}
+
+TEST_F(LoadConfig, AnEmptyFileHasOnlyDefaults) {
+  EXPECT_EQ(good("").listen, "0.0.0.0:8080");
+  EXPECT_EQ(good("# nothing\n").listen, "0.0.0.0:8080");
+  EXPECT_EQ(good("timeouts:\n  # connect: 1s\n").timeouts.connect, seconds(5));
+}
+
+TEST_F(LoadConfig, TellsWhereEachValueCameFrom) {
+  const auto loaded = load("listen: 0.0.0.0:1\ntimeouts:\n  connect: 1s\n");
+  ASSERT_TRUE(loaded.ok());
+  EXPECT_EQ(loaded->origins.at("timeouts.connect"), "pointsman.yaml:3");
+  EXPECT_EQ(loaded->origins.at("listen"), "pointsman.yaml:1");
+  EXPECT_FALSE(loaded->origins.contains("admin"));
+}
+
+TEST_F(LoadConfig, AFileThatIsNotThereIsNamed) {
+  const auto loaded = load_config_file("/nonexistent/pointsman.yaml", context_);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_THAT(loaded.error().message, StartsWith("/nonexistent/pointsman.yaml: "));
+}
+
+// Every default must be what the file would say for it, or `check` would show what cannot be
+// written.
+TEST_F(LoadConfig, EveryDefaultCanBeWrittenDown) {
+  const Config defaults;
+  for (const Key<Config>& key : config_keys()) {
+    const std::string text = key.text(defaults);
+    const std::size_t point = key.path.find('.');
+    const std::string file =
+        point == std::string::npos
+            ? key.path + ": " + text + "\n"
+            : key.path.substr(0, point) + ":\n  " + key.path.substr(point + 1) + ": " + text + "\n";
+    const auto loaded = load(file);
+    ASSERT_TRUE(loaded.ok()) << file << loaded.error().message;
+    EXPECT_EQ(key.text(loaded->config), text) << key.path;
+  }
+}
+
+TEST(ConfigDefaults, AreThoseOfTheDecisionCore) {
+  const Config config;
+  const Router::Options router;
+  EXPECT_EQ(config.segregation.long_context_tokens, router.segregation.long_context_tokens);
+  EXPECT_EQ(config.segregation.long_generation_tokens, router.segregation.long_generation_tokens);
+  EXPECT_EQ(config.saturation.kv, router.saturation.kv);
+  EXPECT_EQ(config.saturation.queue, router.saturation.queue);
+  EXPECT_EQ(config.saturation.prefill_tokens, router.saturation.prefill_tokens);
+  EXPECT_EQ(config.index.max_bytes, router.index.max_bytes);
+  EXPECT_EQ(config.responses.capacity, router.pins.capacity);
+  EXPECT_EQ(config.responses.max_age, router.pins.max_age);
+}
+
+std::string warnings_of(const Config& config) {
+  const std::vector<std::string> warnings = config_warnings(config);
+  return std::accumulate(warnings.begin(), warnings.end(), std::string(),
+                         [](const std::string& a, const std::string& b) { return a + b + "\n"; });
+}
+
+TEST(ConfigWarnings, NameWhatIsDoubtful) {
+  Config config;
+  EXPECT_THAT(warnings_of(config), HasSubstr("no replicas"));
+  config.pools.emplace_back();
+  config.pools[0].replicas.resize(1);
+  EXPECT_THAT(warnings_of(config), HasSubstr("has one replica"));
+  config.pools[0].replicas.resize(2);
+  EXPECT_EQ(warnings_of(config), "");
+
+  config.limits.longest_generation = minutes(90);
+  EXPECT_THAT(warnings_of(config), HasSubstr("timeouts.first_byte_plain (1h) is below"));
+  EXPECT_THAT(warnings_of(config), HasSubstr("timeouts.shutdown_grace (10m) is below"));
+  config.limits.longest_generation = minutes(5);
+  EXPECT_EQ(warnings_of(config), "");
+
+  config.timeouts.upstream_idle = seconds(30);
+  config.limits.body_memory = std::size_t{1} << 20;
+  EXPECT_THAT(warnings_of(config), HasSubstr("timeouts.upstream_idle"));
+  EXPECT_THAT(warnings_of(config), HasSubstr("limits.body_memory"));
+}
+
+TEST(ConfigDocs, AreWhatTheBinarySays) {
+  std::ifstream in(POINTSMAN_SOURCE_DIR "/docs/config.md");
+  std::stringstream text;
+  text << in.rdbuf();
+  EXPECT_EQ(text.str(), config_markdown())
+      << "docs/config.md is out of date: pointsman check --markdown > docs/config.md";
+}
+
+}  // namespace
+}  // namespace pointsman
