@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -22,7 +23,7 @@ struct SaturationLimits {
 };
 
 // Everything a stage may look at. Stages are pure: same context, same state and same generator give
-// the same answer.
+// the same answer. The spans by ReplicaIndex have an entry for every candidate.
 struct Context {
   const Features& features;
   std::span<const Replica> replicas;  // by ReplicaIndex
@@ -53,18 +54,65 @@ struct KvReading {
   bool known = false;
   double usage = 0;
 };
-[[nodiscard]] KvReading live_kv(const Context& context, ReplicaIndex replica);
+[[nodiscard]] inline KvReading live_kv(const Context& context, ReplicaIndex replica);
 // The newest report alone.
-[[nodiscard]] KvReading reported_kv(const Context& context, ReplicaIndex replica);
+[[nodiscard]] inline KvReading reported_kv(const Context& context, ReplicaIndex replica);
 
 // The live queue: the larger of (reported waiting + own requests sent since that report and without
 // a first token) and all own requests without a first token.
-[[nodiscard]] double live_queue(const Context& context, ReplicaIndex replica);
+[[nodiscard]] inline double live_queue(const Context& context, ReplicaIndex replica);
 
 // The live KV reading is known and at its limit or beyond.
-[[nodiscard]] bool kv_full(const Context& context, ReplicaIndex replica);
+[[nodiscard]] inline bool kv_full(const Context& context, ReplicaIndex replica);
 
 // At any of the limits or beyond.
-[[nodiscard]] bool saturated(const Context& context, ReplicaIndex replica);
+[[nodiscard]] inline bool saturated(const Context& context, ReplicaIndex replica);
+
+// --- Inline, since a decision asks each of them for every candidate.
+
+inline std::uint32_t Context::cached_tokens(ReplicaIndex replica) const {
+  const std::uint64_t blocks = matched_blocks[replica];
+  if (blocks == 0 || features.prompt_tokens == 0) return 0;
+  const std::uint64_t block = std::max<std::uint32_t>(features.block_tokens, 1);
+  const std::uint64_t most = (features.prompt_tokens - 1) / block * block;
+  return static_cast<std::uint32_t>(std::min(blocks * block, most));
+}
+
+inline KvReading reported_kv(const Context& context, ReplicaIndex replica) {
+  const Signals& signals = context.signals[replica];
+  return {signals.knows_kv(context.now), signals.kv_usage};
+}
+
+inline KvReading live_kv(const Context& context, ReplicaIndex replica) {
+  const Signals& signals = context.signals[replica];
+  KvReading reading = reported_kv(context, replica);
+  if (signals.kv_capacity_tokens > 0) {
+    reading.usage += static_cast<double>(context.ledger[replica].tokens_since_report) /
+                     static_cast<double>(signals.kv_capacity_tokens);
+  }
+  return reading;
+}
+
+inline double live_queue(const Context& context, ReplicaIndex replica) {
+  const Load& load = context.ledger[replica];
+  const Signals& signals = context.signals[replica];
+  const double own = load.awaiting;
+  if (!signals.knows_waiting(context.now)) return own;
+  return std::max(own, static_cast<double>(signals.waiting) + load.awaiting_since_report);
+}
+
+inline bool kv_full(const Context& context, ReplicaIndex replica) {
+  const KvReading kv = live_kv(context, replica);
+  // As floats, as readings are reported: 0.9 is not below 0.9.
+  return kv.known && static_cast<float>(kv.usage) >= static_cast<float>(context.limits.kv);
+}
+
+inline bool saturated(const Context& context, ReplicaIndex replica) {
+  const SaturationLimits& limits = context.limits;
+  const double prompt = context.features.prompt_tokens;
+  return static_cast<double>(context.ledger[replica].prefill_tokens) >=
+             std::max(limits.prefill_tokens, prompt) ||
+         live_queue(context, replica) >= limits.queue || kv_full(context, replica);
+}
 
 }  // namespace pointsman

@@ -24,6 +24,8 @@ Charge Ledger::book(ReplicaIndex replica, const Cost& cost, TimePoint now, TimeP
   ++load.awaiting;
   load.prefill_tokens += cost.uncached_tokens;
   load.prompt_tokens += cost.prompt_tokens;
+  load.tokens_since_report += cost.prompt_tokens;
+  ++load.awaiting_since_report;
   account.tokens_ever += cost.prompt_tokens;
   ++account.at(account.current).awaiting;
 
@@ -104,33 +106,16 @@ void Ledger::close_window(ReplicaIndex replica, ReportWindow window) {
   if (window <= account.closed || window > account.current) return;
   if (window <= account.oldest()) return;
   account.closed = window;
+  Load& load = loads_[replica];
   for (ReportWindow w = account.oldest(); w < window; ++w) {
-    loads_[replica].awaiting -= account.at(w).leaving;
+    load.awaiting -= account.at(w).leaving;
     account.at(w).leaving = 0;
   }
-}
-
-const Load& Ledger::operator[](ReplicaIndex replica) const {
-  static constexpr Load kIdle;
-  return replica < loads_.size() ? loads_[replica] : kIdle;
-}
-
-std::int32_t Ledger::awaiting_since(ReplicaIndex replica, ReportWindow window) const {
-  if (replica >= accounts_.size()) return 0;
-  const Account& account = accounts_[replica];
-  const std::int32_t all = loads_[replica].awaiting;
-  if (window <= account.oldest()) return all;
-  std::int32_t sum = 0;
-  for (ReportWindow w = window; w <= account.current; ++w) sum += account.at(w).awaiting;
-  return std::min(sum, all);
-}
-
-std::int64_t Ledger::prompt_tokens_since(ReplicaIndex replica, ReportWindow window) const {
-  if (replica >= accounts_.size()) return 0;
-  const Account& account = accounts_[replica];
-  if (window > account.current) return 0;
-  if (window < account.oldest()) return loads_[replica].prompt_tokens;
-  return account.tokens_ever - account.at(window).tokens_before;
+  load.tokens_since_report = account.tokens_ever - account.at(window).tokens_before;
+  load.awaiting_since_report = 0;
+  for (ReportWindow w = window; w <= account.current; ++w) {
+    load.awaiting_since_report += account.at(w).awaiting;
+  }
 }
 
 const Cost& Ledger::cost(const Charge& charge) const {
@@ -166,6 +151,7 @@ void Ledger::leave_awaiting(const Entry& entry) {
     --account.at(std::max(entry.released_window, account.oldest())).leaving;
   }
   --loads_[entry.replica].awaiting;
+  if (entry.booked_window >= account.closed) --loads_[entry.replica].awaiting_since_report;
 }
 
 bool Ledger::waits_for_prefill(const Due& due) const {

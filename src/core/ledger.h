@@ -55,6 +55,9 @@ struct Load {
   std::int64_t prefill_tokens = 0;  // outstanding prefill: uncached tokens of requests whose
                                     // prefill part has not been released
   std::int64_t prompt_tokens = 0;   // charged tokens: prompts of all requests in flight
+  // Since the newest applied report was asked for; everything where there was none:
+  std::int64_t tokens_since_report = 0;    // prompt tokens sent, of ended requests too
+  std::int32_t awaiting_since_report = 0;  // requests sent that have had no first token
   [[nodiscard]] std::int32_t decoding() const { return in_flight - awaiting; }
 };
 
@@ -73,8 +76,8 @@ struct Load {
 //
 // Report windows tell which own requests a report cannot know of yet. open_window() is called just
 // before a report is asked for, and close_window() when it has been applied; a report that failed
-// is simply never closed. At most kWindows - 2 windows back can be asked about; older ones read as
-// "everything outstanding", which is on the safe side. Closing one that old is ignored.
+// is simply never closed. The windows of the last kWindows - 2 reports can be closed; closing an
+// older one is ignored, which leaves more counted as unknown to the report: the safe side.
 //
 // Not thread-safe: SharedRouter (runtime/) holds the lock.
 class Ledger {
@@ -101,12 +104,10 @@ class Ledger {
   // The report asked for at `window` has been applied.
   void close_window(ReplicaIndex replica, ReportWindow window);
 
-  [[nodiscard]] const Load& operator[](ReplicaIndex replica) const;
-
-  // Own requests booked in `window` or later that have not had a first token.
-  [[nodiscard]] std::int32_t awaiting_since(ReplicaIndex replica, ReportWindow window) const;
-  // Prompt tokens of own requests booked in `window` or later, ended ones included.
-  [[nodiscard]] std::int64_t prompt_tokens_since(ReplicaIndex replica, ReportWindow window) const;
+  [[nodiscard]] const Load& operator[](ReplicaIndex replica) const {
+    static constexpr Load kIdle;
+    return replica < loads_.size() ? loads_[replica] : kIdle;
+  }
 
   // What a held charge was booked with.
   [[nodiscard]] const Cost& cost(const Charge& charge) const;

@@ -8,67 +8,87 @@
 namespace pointsman {
 namespace {
 
-// Fills order[1...] with the next best after the winner, comparing with `before`. Equal ones come
-// in the order of a walk that starts anywhere, so that no replica is everybody's second choice.
-template <typename Before>
-std::size_t add_fallbacks(Rng& rng, std::span<const ReplicaIndex> candidates, std::size_t winner,
-                          std::span<ReplicaIndex> order, Before&& before) {
-  std::array<std::size_t, Decision::kMaxReplicas> next{};
-  const std::size_t room = std::min({order.size(), next.size(), candidates.size()}) - 1;
-  order[0] = candidates[winner];
-  if (room == 0) return 1;
-  std::size_t count = 0;
-  const std::size_t start = rng.below(candidates.size());
-  for (std::size_t step = 0; step < candidates.size(); ++step) {
-    const std::size_t i =
-        start + step < candidates.size() ? start + step : start + step - candidates.size();
-    if (i == winner) continue;
-    if (count == room && !before(i, next[count - 1])) continue;
-    std::size_t at = count < room ? count++ : count - 1;
-    for (; at > 0 && before(i, next[at - 1]); --at) next[at] = next[at - 1];
-    next[at] = i;
+// The first few of a walk over all places, in the order of `before`. Equal ones stay in the order
+// in which they were met, so a walk that starts anywhere makes no replica everybody's second
+// choice.
+class Leaders {
+ public:
+  static constexpr std::size_t kMost = Decision::kMaxReplicas;
+
+  template <typename Before>
+  void offer(std::uint32_t place, const Before& before) {
+    if (count_ == kMost && !before(place, places_[kMost - 1])) return;
+    std::size_t at = count_ < kMost ? count_++ : kMost - 1;
+    for (; at > 0 && before(place, places_[at - 1]); --at) places_[at] = places_[at - 1];
+    places_[at] = place;
   }
-  for (std::size_t i = 0; i < count; ++i) order[1 + i] = candidates[next[i]];
-  return 1 + count;
+
+  // The winner, then the leaders without it.
+  std::size_t write(std::uint32_t winner, std::span<const ReplicaIndex> candidates,
+                    std::span<ReplicaIndex> order) const {
+    std::size_t written = 0;
+    order[written++] = candidates[winner];
+    for (std::size_t i = 0; i < count_ && written < order.size(); ++i) {
+      if (places_[i] != winner) order[written++] = candidates[places_[i]];
+    }
+    return written;
+  }
+
+  [[nodiscard]] std::uint32_t first() const { return places_[0]; }
+
+ private:
+  std::array<std::uint32_t, kMost> places_{};
+  std::size_t count_ = 0;
+};
+
+// Visits [0, size) from `start` on, around the end.
+template <typename Visit>
+void walk_from(std::uint32_t start, std::uint32_t size, Visit&& visit) {
+  for (std::uint32_t i = start; i < size; ++i) visit(i);
+  for (std::uint32_t i = 0; i < start; ++i) visit(i);
 }
 
 }  // namespace
 
 std::size_t Best::pick(Context& context, std::span<const ReplicaIndex> candidates,
                        const Ranking& ranking, std::span<ReplicaIndex> order) {
+  const auto size = static_cast<std::uint32_t>(candidates.size());
+  const auto start = static_cast<std::uint32_t>(context.rng.below(size));
+  Leaders leaders;
   level_.clear();
   if (!ranking.costs.empty()) {
     const std::span<const CostKeys> costs = ranking.costs;
-    double lowest = costs[0][0];
-    for (const CostKeys& cost : costs) lowest = std::min(lowest, cost[0]);
-    const double first_band = lowest + ranking.tolerance[0];
-    for (std::uint32_t i = 0; i < costs.size(); ++i) {
-      if (costs[i][0] <= first_band) level_.push_back(i);
+    const auto cheaper = [&](std::uint32_t a, std::uint32_t b) {
+      return costs[a][0] != costs[b][0] ? costs[a][0] < costs[b][0] : costs[a] < costs[b];
+    };
+    walk_from(start, size, [&](std::uint32_t i) { leaders.offer(i, cheaper); });
+    double band = costs[leaders.first()][0] + ranking.tolerance[0];
+    for (std::uint32_t i = 0; i < size; ++i) {
+      if (costs[i][0] <= band) level_.push_back(i);
     }
     for (std::size_t key = 1; key < kCostKeys && level_.size() > 1; ++key) {
-      lowest = costs[level_[0]][key];
+      double lowest = costs[level_[0]][key];
       for (const std::uint32_t i : level_) lowest = std::min(lowest, costs[i][key]);
-      const double band = lowest + ranking.tolerance[key];
+      band = lowest + ranking.tolerance[key];
       std::erase_if(level_, [&](std::uint32_t i) { return costs[i][key] > band; });
     }
   } else if (!ranking.scores.empty()) {
     const std::span<const float> scores = ranking.scores;
-    const float highest = *std::max_element(scores.begin(), scores.end());
-    for (std::uint32_t i = 0; i < scores.size(); ++i) {
-      if (scores[i] == highest) level_.push_back(i);
+    const auto better = [&](std::uint32_t a, std::uint32_t b) { return scores[a] > scores[b]; };
+    walk_from(start, size, [&](std::uint32_t i) { leaders.offer(i, better); });
+    for (std::uint32_t i = 0; i < size; ++i) {
+      if (scores[i] == scores[leaders.first()]) level_.push_back(i);
     }
-  }
-  // Without scores and costs all are level.
-  std::size_t winner = 0;
-  if (level_.empty()) {
-    winner = context.rng.below(candidates.size());
   } else {
-    winner = level_.size() == 1 ? level_[0] : level_[context.rng.below(level_.size())];
+    // All are level: the walk's start is as good as any.
+    for (std::uint32_t i = 0; i < std::min<std::size_t>(size, Leaders::kMost); ++i) {
+      leaders.offer((start + i) % size, [](std::uint32_t, std::uint32_t) { return false; });
+    }
+    return leaders.write(start, candidates, order);
   }
-  return add_fallbacks(context.rng, candidates, winner, order, [&](std::size_t a, std::size_t b) {
-    if (!ranking.costs.empty()) return ranking.costs[a] < ranking.costs[b];
-    return !ranking.scores.empty() && ranking.scores[a] > ranking.scores[b];
-  });
+  const std::uint32_t winner =
+      level_.size() == 1 ? level_[0] : level_[context.rng.below(level_.size())];
+  return leaders.write(winner, candidates, order);
 }
 
 }  // namespace pointsman

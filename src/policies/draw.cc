@@ -64,6 +64,9 @@ void Draw::refresh_bound(const Context& context, std::span<const ReplicaIndex> c
     bound_ = std::max(bound_, context.replicas[replica].weight);
   }
   until_refresh_ = std::max<std::size_t>(256, candidates.size());
+  // A scan, when it comes, allocates nothing.
+  drawn_.reserve(candidates.size());
+  rest_.reserve(candidates.size());
 }
 
 }  // namespace pointsman
