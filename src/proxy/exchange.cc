@@ -88,6 +88,8 @@ void Exchange::begin(ClientConnection& client) {
   keep_alive_ = head.keep_alive();
   request_id_ = head.request_id().empty() ? shard_.next_request_id() : head.request_id();
   body_.start(head);
+  // What is here already: a request refused below keeps its connection if its body is whole.
+  body_.advance_in_place(input_body(), /*room=*/1);
   route();
 }
 

@@ -1,0 +1,353 @@
+// What becomes of a request whose replica fails: retries, their limits, and what is never retried.
+
+#include <atomic>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/proxy_rig.h"
+
+namespace pointsman {
+namespace {
+
+using test::FakeConnection;
+using test::FakeReplica;
+using test::get;
+using test::post;
+using test::ProxyRig;
+using test::RawClient;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr char kChat[] = R"({"model":"m1","messages":[{"role":"user","content":"hi"}]})";
+constexpr char kStream[] =
+    R"({"model":"m1","stream":true,"messages":[{"role":"user","content":"hi"}]})";
+constexpr char kToken[] = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+
+void serve_good(FakeConnection& connection) {
+  while (!connection.read_request().empty()) connection.send_json(R"({"id":"good"})");
+}
+
+class Failure : public ::testing::Test {
+ protected:
+  // The first try meets `bad`, whichever replica it reaches; all others are served well.
+  void start(FakeReplica::Serve bad, int replicas = 2) {
+    bad_ = std::move(bad);
+    for (int i = 0; i < replicas; ++i) {
+      replicas_.push_back(std::make_unique<FakeReplica>([this](FakeConnection& connection) {
+        ++tries_;
+        if (!first_taken_.exchange(true)) return bad_(connection);
+        serve_good(connection);
+      }));
+      indices_.push_back(rig_.add(replicas_.back()->port()));
+    }
+    rig_.start();
+  }
+  std::string ask(const std::string& path = "/v1/chat/completions",
+                  const std::string& body = kChat) {
+    RawClient client(rig_.port());
+    client.send(post(path, body, "Connection: close\r\n"));
+    const std::string answer = client.read_to_end();
+    EXPECT_TRUE(ProxyRig::eventually([&] {
+      for (const ReplicaIndex index : indices_) {
+        if (rig_.in_flight(index) != 0) return false;
+      }
+      return true;
+    }));
+    return answer;
+  }
+  void TearDown() override { rig_.stop(); }
+
+  FakeReplica::Serve bad_;
+  std::atomic<bool> first_taken_{false};
+  std::atomic<int> tries_{0};
+  std::vector<std::unique_ptr<FakeReplica>> replicas_;
+  std::vector<ReplicaIndex> indices_;
+  ProxyRig rig_;
+};
+
+TEST_F(Failure, ALostConnectionIsTriedElsewhere) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.reset();
+  });
+  EXPECT_THAT(ask(), EndsWith(R"({"id":"good"})"));
+  EXPECT_EQ(tries_, 2);
+}
+
+TEST_F(Failure, AnAnswerWithoutABodyByteIsTriedElsewhere) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.send("HTTP/1.1 200 OK\r\nContent-Le");
+    connection.close();
+  });
+  EXPECT_THAT(ask(), EndsWith(R"({"id":"good"})"));
+}
+
+TEST_F(Failure, WhatMayHaveBeenStoredIsNotSentAgain) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.close();
+  });
+  const std::string answer = ask("/v1/responses", R"({"model":"m1","input":"a","store":true})");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 502"));
+  EXPECT_THAT(answer, HasSubstr("X-Pointsman-Error: connection_lost"));
+  EXPECT_EQ(tries_, 1);
+}
+
+TEST_F(Failure, PathsThatMayStoreAreNotSentAgain) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.close();
+  });
+  EXPECT_THAT(ask("/v1/files", "{}"), StartsWith("HTTP/1.1 502"));
+  EXPECT_EQ(tries_, 1);
+}
+
+TEST_F(Failure, StatusesThatSayNotHereAreTriedElsewhere) {
+  for (const int status : {502, 503, 429}) {
+    first_taken_ = false;
+    replicas_.clear();
+    indices_.clear();
+    ProxyRig rig;
+    std::atomic<bool> taken{false};
+    const auto serve = [&](FakeConnection& connection) {
+      if (taken.exchange(true)) return serve_good(connection);
+      connection.read_request();
+      connection.send_json(R"({"error":"busy"})", status);
+      connection.read_to_end();
+    };
+    FakeReplica a(serve);
+    FakeReplica b(serve);
+    rig.add(a.port());
+    rig.add(b.port());
+    rig.start();
+    RawClient client(rig.port());
+    client.send(post("/v1/chat/completions", kChat));
+    EXPECT_THAT(client.read_answer(), EndsWith(R"({"id":"good"})")) << status;
+    rig.stop();
+  }
+}
+
+TEST_F(Failure, AnEngineThatShutsDownIsPassedOverAndTakenOut) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.send_json(R"({"error":"cannot schedule new futures after shutdown"})", 500);
+    connection.read_to_end();
+  });
+  EXPECT_THAT(ask(), EndsWith(R"({"id":"good"})"));
+  EXPECT_EQ(rig_.fleet().view()->pools[0].usable.size(), 1);
+}
+
+TEST_F(Failure, AnEnginesOwnErrorIsPassedOnAsItCame) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.send_json(R"({"error":  "boom"})", 500);
+    connection.read_to_end();
+  });
+  const std::string answer = ask();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 500 Some"));
+  EXPECT_THAT(answer, EndsWith(R"({"error":  "boom"})"));
+  EXPECT_EQ(tries_, 1);
+}
+
+TEST_F(Failure, AGatewayTimeOutIsNotTriedAgain) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.send_json("{}", 504);
+    connection.read_to_end();
+  });
+  EXPECT_THAT(ask(), StartsWith("HTTP/1.1 504"));
+  EXPECT_EQ(tries_, 1);
+}
+
+// Case D38: all fail, and the last error is the client's.
+TEST(AllFail, TheLastErrorIsPassedOnAndTriesAreBounded) {
+  std::atomic<int> tries{0};
+  const auto serve = [&](FakeConnection& connection) {
+    while (!connection.read_request().empty()) {
+      ++tries;
+      connection.send_json(R"({"error":"all busy"})", 503);
+    }
+  };
+  FakeReplica a(serve);
+  FakeReplica b(serve);
+  FakeReplica c(serve);
+  FakeReplica d(serve);
+  ProxyRig rig;
+  for (const FakeReplica* replica : {&a, &b, &c, &d}) rig.add(replica->port());
+  rig.start();
+  RawClient client(rig.port());
+  for (int i = 0; i < 100; ++i) {
+    client.send(post("/v1/chat/completions", kChat));
+    const std::string answer = client.read_answer();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 503 Some"));
+    EXPECT_THAT(answer, EndsWith(R"({"error":"all busy"})"));
+    if (i == 0) {
+      EXPECT_EQ(tries, 3);
+    }
+  }
+  EXPECT_LE(tries, 100 + 20 + 2);
+  rig.stop();
+}
+
+TEST(Refused, ConnectionsAreTriedElsewhereAndTheReplicaIsCutOff) {
+  auto dead = std::make_unique<FakeReplica>([](FakeConnection&) {});
+  FakeReplica good(serve_good);
+  ProxyRig rig;
+  const ReplicaIndex gone = rig.add(dead->port());
+  rig.add(good.port());
+  dead->stop_accepting();
+  rig.start();
+  RawClient client(rig.port());
+  for (int i = 0; i < 10; ++i) {
+    client.send(post("/v1/chat/completions", kChat));
+    EXPECT_THAT(client.read_answer(), EndsWith(R"({"id":"good"})"));
+  }
+  EXPECT_EQ(rig.fleet().status(gone)->usable, false);
+  EXPECT_EQ(rig.in_flight(gone), 0);
+  rig.stop();
+}
+
+TEST(Refused, ByAllIsABadGateway) {
+  auto dead = std::make_unique<FakeReplica>([](FakeConnection&) {});
+  ProxyRig rig;
+  rig.add(dead->port());
+  dead->stop_accepting();
+  rig.start();
+  RawClient client(rig.port());
+  client.send(post("/v1/chat/completions", kChat));
+  const std::string answer = client.read_answer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 502"));
+  EXPECT_THAT(answer, HasSubstr("X-Pointsman-Error: connection_refused"));
+  rig.stop();
+}
+
+// A reused connection that the replica has just closed says nothing about the replica.
+TEST(Stale, ConnectionsAreReplacedWithoutARetry) {
+  FakeReplica replica([](FakeConnection& connection) {
+    connection.read_request();
+    connection.send_json("{}");
+    // The next request is read and never answered.
+    connection.read_request();
+    connection.reset();
+  });
+  ProxyRig rig;
+  const ReplicaIndex index = rig.add(replica.port());
+  rig.start();
+  RawClient client(rig.port());
+  for (int i = 0; i < 8; ++i) {
+    client.send(post("/v1/files", "{}"));
+    EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 200")) << i;
+  }
+  EXPECT_GE(rig.sum([](auto& shard) { return shard.stale_resends.value(); }), 4);
+  EXPECT_EQ(rig.sum([](auto& shard) { return shard.retries[2].value(); }), 0);
+  EXPECT_TRUE(rig.fleet().status(index)->usable);
+  rig.stop();
+}
+
+TEST(Gone, ExchangesOfAGoneReplicaAreCutAndTheUntouchedOnesTriedElsewhere) {
+  std::promise<void> both_there;
+  std::atomic<int> there{0};
+  std::promise<void> release;
+  const auto released = release.get_future().share();
+  FakeReplica hanging([&](FakeConnection& connection) {
+    const std::string request = connection.read_request();
+    if (request.find("stream") != std::string::npos) {
+      connection.begin_stream();
+      connection.send_chunk(kToken);
+    }
+    if (++there == 2) both_there.set_value();
+    released.wait();
+  });
+  FakeReplica good(serve_good);
+  ProxyRig rig;
+  const ReplicaIndex gone = rig.add(hanging.port());
+  rig.start();
+  RawClient stream(rig.port());
+  stream.send(post("/v1/chat/completions", kStream));
+  stream.read_until("\n\n\r\n");
+  RawClient plain(rig.port());
+  plain.send(post("/v1/chat/completions", kChat));
+  both_there.get_future().wait();
+  rig.add(good.port());
+  rig.fleet().probe_result(gone, {ProbeResult::Kind::kRefused, ""});
+  rig.fleet().probe_result(gone, {ProbeResult::Kind::kRefused, ""});
+  EXPECT_THAT(plain.read_answer(), EndsWith(R"({"id":"good"})"));
+  const std::string rest = stream.read_to_end();
+  EXPECT_THAT(rest, HasSubstr("\"error\""));
+  EXPECT_THAT(rest, Not(HasSubstr("[DONE]")));
+  EXPECT_THAT(rest, Not(HasSubstr("0\r\n\r\n")));
+  EXPECT_TRUE(ProxyRig::eventually([&] { return rig.in_flight(gone) == 0; }));
+  release.set_value();
+  rig.stop();
+}
+
+// Case D37.
+TEST(ClientErrors, NeverCountAgainstAReplica) {
+  FakeReplica replica([](FakeConnection& connection) {
+    while (!connection.read_request().empty()) connection.send_json(R"({"error":"bad"})", 400);
+  });
+  ProxyRig rig;
+  const ReplicaIndex index = rig.add(replica.port());
+  rig.start();
+  RawClient client(rig.port());
+  for (int i = 0; i < 100; ++i) {
+    client.send(post("/v1/chat/completions", "{not json"));
+    EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 400"));
+  }
+  EXPECT_TRUE(rig.fleet().status(index)->usable);
+  rig.stop();
+}
+
+TEST(Limits, ASilentReplicaEndsAsAGatewayTimeOutAndIsNotTriedAgain) {
+  std::atomic<int> tries{0};
+  const auto serve = [&](FakeConnection& connection) {
+    connection.read_request();
+    ++tries;
+    connection.read_to_end();
+  };
+  FakeReplica a(serve);
+  FakeReplica b(serve);
+  ProxyOptions options;
+  options.timeouts.first_byte_plain = std::chrono::milliseconds(100);
+  ProxyRig rig(options);
+  rig.add(a.port());
+  rig.add(b.port());
+  rig.start();
+  RawClient client(rig.port());
+  client.send(post("/v1/chat/completions", kChat));
+  const std::string answer = client.read_answer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 504"));
+  EXPECT_THAT(answer, HasSubstr("X-Pointsman-Error: first_byte_timeout"));
+  EXPECT_EQ(tries, 1);
+  rig.stop();
+}
+
+TEST(Limits, ASilenceWithinAStreamEndsItWithAnErrorEvent) {
+  FakeReplica replica([&](FakeConnection& connection) {
+    connection.read_request();
+    connection.begin_stream();
+    connection.send_chunk(kToken);
+    connection.read_to_end();
+  });
+  ProxyOptions options;
+  options.timeouts.gap = std::chrono::milliseconds(100);
+  ProxyRig rig(options);
+  rig.add(replica.port());
+  rig.start();
+  RawClient client(rig.port());
+  client.send(post("/v1/chat/completions", kStream));
+  const std::string answer = client.read_to_end();
+  EXPECT_THAT(answer, HasSubstr(kToken));
+  EXPECT_THAT(answer, HasSubstr("\"error\""));
+  EXPECT_THAT(answer, Not(HasSubstr("[DONE]")));
+  EXPECT_THAT(answer, Not(HasSubstr("0\r\n\r\n")));
+  rig.stop();
+}
+
+}  // namespace
+}  // namespace pointsman
