@@ -5,6 +5,8 @@ import pytest
 from support.llama_fleet import fleet, run_sessions
 from support.router import Router
 
+pytestmark = pytest.mark.engines
+
 
 @pytest.fixture(scope="module")
 def engines():
