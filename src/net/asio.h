@@ -13,6 +13,10 @@
 #define ASIO_NO_DEPRECATED 1
 #endif
 
+// Left to itself, Asio uses aligned_alloc only in those files that have included a standard header
+// before it, and memory from one file's allocator would go to another's.
+#define ASIO_DISABLE_STD_ALIGNED_ALLOC 1
+
 #include <asio/buffer.hpp>
 #include <asio/error.hpp>
 #include <asio/executor_work_guard.hpp>

@@ -41,6 +41,8 @@ void EngineDriver::begin(SteadyTime at) {
 }
 
 void EngineDriver::finish() {
+  late_ += std::chrono::steady_clock::now() - step_end_;
+  ++steps_;
   reporting_ = true;
   for (const sim::EngineEvent& event : engine_.finish_step()) on_event_(event);
   reporting_ = false;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -33,6 +34,12 @@ class EngineDriver {
   [[nodiscard]] const sim::EngineModel& engine() const { return engine_; }
   [[nodiscard]] double speed() const { return speed_; }
 
+  // By how much steps ended later than they should have, in real time: the mean over all steps.
+  // More than a millisecond or two says that the machine is too slow for the speed.
+  [[nodiscard]] Duration mean_lateness() const {
+    return steps_ == 0 ? Duration{} : late_ / static_cast<std::int64_t>(steps_);
+  }
+
  private:
   using SteadyTime = std::chrono::steady_clock::time_point;
 
@@ -45,6 +52,8 @@ class EngineDriver {
   const OnEvent on_event_;
   asio::steady_timer timer_;
   SteadyTime step_end_;
+  Duration late_{};  // sum over all steps
+  std::uint64_t steps_ = 0;
   bool paused_ = false;
   // Events of a step are being reported. The next step begins after them, so that a request that
   // one of them brings in belongs to it.

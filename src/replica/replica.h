@@ -61,6 +61,7 @@ class Replica {
   [[nodiscard]] ReplicaStats stats() const;
   [[nodiscard]] const HttpRequest& last_request() const { return *last_request_; }
   [[nodiscard]] sim::EngineState engine_state() const { return driver_.engine().state(); }
+  [[nodiscard]] const EngineDriver& driver() const { return driver_; }
 
  private:
   struct Part;
