@@ -63,10 +63,13 @@ struct KvReading {
 [[nodiscard]] inline double live_queue(const Context& context, ReplicaIndex replica);
 
 // The live KV reading is known and at its limit or beyond.
-[[nodiscard]] inline bool kv_full(const Context& context, ReplicaIndex replica);
+[[nodiscard]] inline bool kv_full(const Context& context, const KvReading& live);
 
 // At any of the limits or beyond.
 [[nodiscard]] inline bool saturated(const Context& context, ReplicaIndex replica);
+// The same for who has asked for the two readings already.
+[[nodiscard]] inline bool saturated(const Context& context, ReplicaIndex replica,
+                                    const KvReading& live, double queue);
 
 // --- Inline, since a decision asks each of them for every candidate.
 
@@ -101,18 +104,22 @@ inline double live_queue(const Context& context, ReplicaIndex replica) {
   return std::max(own, static_cast<double>(signals.waiting) + load.awaiting_since_report);
 }
 
-inline bool kv_full(const Context& context, ReplicaIndex replica) {
-  const KvReading kv = live_kv(context, replica);
+inline bool kv_full(const Context& context, const KvReading& live) {
   // As floats, as readings are reported: 0.9 is not below 0.9.
-  return kv.known && static_cast<float>(kv.usage) >= static_cast<float>(context.limits.kv);
+  return live.known && static_cast<float>(live.usage) >= static_cast<float>(context.limits.kv);
 }
 
-inline bool saturated(const Context& context, ReplicaIndex replica) {
+inline bool saturated(const Context& context, ReplicaIndex replica, const KvReading& live,
+                      double queue) {
   const SaturationLimits& limits = context.limits;
   const double prompt = context.features.prompt_tokens;
   return static_cast<double>(context.ledger[replica].prefill_tokens) >=
              std::max(limits.prefill_tokens, prompt) ||
-         live_queue(context, replica) >= limits.queue || kv_full(context, replica);
+         queue >= limits.queue || kv_full(context, live);
+}
+
+inline bool saturated(const Context& context, ReplicaIndex replica) {
+  return saturated(context, replica, live_kv(context, replica), live_queue(context, replica));
 }
 
 }  // namespace pointsman

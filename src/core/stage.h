@@ -40,10 +40,14 @@ class Candidates {
   // did.
   template <typename Predicate>
   bool narrow(Predicate&& keep) {
+    // That all stay is the ordinary case, and copies nothing.
+    std::size_t first_gone = 0;
+    while (first_gone < view_.size() && keep(view_[first_gone])) ++first_gone;
+    if (first_gone == view_.size()) return true;
     std::vector<ReplicaIndex>& out = spare();
-    out.clear();
-    for (const ReplicaIndex replica : view_) {
-      if (keep(replica)) out.push_back(replica);
+    out.assign(view_.begin(), view_.begin() + static_cast<std::ptrdiff_t>(first_gone));
+    for (std::size_t i = first_gone + 1; i < view_.size(); ++i) {
+      if (keep(view_[i])) out.push_back(view_[i]);
     }
     if (out.empty()) return false;
     view_ = out;

@@ -18,6 +18,10 @@ class Leaders {
   template <typename Before>
   void offer(std::uint32_t place, const Before& before) {
     if (count_ == kMost && !before(place, places_[kMost - 1])) return;
+    insert(place, before);
+  }
+  template <typename Before>
+  void insert(std::uint32_t place, const Before& before) {
     std::size_t at = count_ < kMost ? count_++ : kMost - 1;
     for (; at > 0 && before(place, places_[at - 1]); --at) places_[at] = places_[at - 1];
     places_[at] = place;
@@ -50,6 +54,18 @@ void walk_from(std::uint32_t start, std::uint32_t size, Visit&& visit) {
 
 }  // namespace
 
+template <typename Level>
+void Best::collect_level(std::uint32_t size, Level&& level) {
+  if (level_.size() < size) level_.resize(size);
+  // Written always and kept if level: no branch to guess.
+  std::size_t count = 0;
+  for (std::uint32_t i = 0; i < size; ++i) {
+    level_[count] = i;
+    count += level(i) ? 1 : 0;
+  }
+  level_.resize(count);
+}
+
 std::size_t Best::pick(Context& context, std::span<const ReplicaIndex> candidates,
                        const Ranking& ranking, std::span<ReplicaIndex> order) {
   const auto size = static_cast<std::uint32_t>(candidates.size());
@@ -58,14 +74,13 @@ std::size_t Best::pick(Context& context, std::span<const ReplicaIndex> candidate
   level_.clear();
   if (!ranking.costs.empty()) {
     const std::span<const CostKeys> costs = ranking.costs;
+    // For fall-backs two keys are enough.
     const auto cheaper = [&](std::uint32_t a, std::uint32_t b) {
-      return costs[a][0] != costs[b][0] ? costs[a][0] < costs[b][0] : costs[a] < costs[b];
+      return costs[a][0] < costs[b][0] || (costs[a][0] == costs[b][0] && costs[a][1] < costs[b][1]);
     };
     walk_from(start, size, [&](std::uint32_t i) { leaders.offer(i, cheaper); });
     double band = costs[leaders.first()][0] + ranking.tolerance[0];
-    for (std::uint32_t i = 0; i < size; ++i) {
-      if (costs[i][0] <= band) level_.push_back(i);
-    }
+    collect_level(size, [&](std::uint32_t i) { return costs[i][0] <= band; });
     for (std::size_t key = 1; key < kCostKeys && level_.size() > 1; ++key) {
       double lowest = costs[level_[0]][key];
       for (const std::uint32_t i : level_) lowest = std::min(lowest, costs[i][key]);
@@ -76,9 +91,8 @@ std::size_t Best::pick(Context& context, std::span<const ReplicaIndex> candidate
     const std::span<const float> scores = ranking.scores;
     const auto better = [&](std::uint32_t a, std::uint32_t b) { return scores[a] > scores[b]; };
     walk_from(start, size, [&](std::uint32_t i) { leaders.offer(i, better); });
-    for (std::uint32_t i = 0; i < size; ++i) {
-      if (scores[i] == scores[leaders.first()]) level_.push_back(i);
-    }
+    const float highest = scores[leaders.first()];
+    collect_level(size, [&](std::uint32_t i) { return scores[i] == highest; });
   } else {
     // All are level: the walk's start is as good as any.
     for (std::uint32_t i = 0; i < std::min<std::size_t>(size, Leaders::kMost); ++i) {

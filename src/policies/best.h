@@ -22,6 +22,9 @@ class Best final : public Picker {
                    const Ranking& ranking, std::span<ReplicaIndex> order) override;
 
  private:
+  template <typename Level>
+  void collect_level(std::uint32_t size, Level&& level);
+
   std::vector<std::uint32_t> level_;  // scratch: places still level
 };
 

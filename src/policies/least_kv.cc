@@ -14,14 +14,16 @@ void LeastKv::cost(const Context& context, std::span<const ReplicaIndex> candida
                    std::span<CostKeys> out) {
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const ReplicaIndex replica = candidates[i];
-    const KvReading kv = options_.live ? live_kv(context, replica) : reported_kv(context, replica);
     const Load& load = context.ledger[replica];
+    const KvReading live = live_kv(context, replica);
+    const KvReading kv = options_.live ? live : reported_kv(context, replica);
+    const double queue = live_queue(context, replica);
     const double standing =
-        saturated(context, replica) ? kSaturated : (kv.known ? kFresh : kNoReading);
+        saturated(context, replica, live, queue) ? kSaturated : (kv.known ? kFresh : kNoReading);
     // Among saturated replicas one that says nothing counts as full.
     const double usage = kv.known ? kv.usage : (standing == kSaturated ? 1.0 : 0.0);
-    out[i] = {standing, usage, live_queue(context, replica),
-              static_cast<double>(load.prompt_tokens), static_cast<double>(load.in_flight)};
+    out[i] = {standing, usage, queue, static_cast<double>(load.prompt_tokens),
+              static_cast<double>(load.in_flight)};
   }
 }
 
