@@ -280,7 +280,7 @@ TEST(Gone, ExchangesOfAGoneReplicaAreCutAndTheUntouchedOnesTriedElsewhere) {
   const std::string rest = stream.read_to_end();
   EXPECT_THAT(rest, HasSubstr("\"error\""));
   EXPECT_THAT(rest, Not(HasSubstr("[DONE]")));
-  EXPECT_THAT(rest, Not(HasSubstr("0\r\n\r\n")));
+  EXPECT_THAT(rest, Not(HasSubstr("\r\n0\r\n\r\n")));
   EXPECT_TRUE(ProxyRig::eventually([&] { return rig.in_flight(gone) == 0; }));
   release.set_value();
   rig.stop();
@@ -345,7 +345,7 @@ TEST(Limits, ASilenceWithinAStreamEndsItWithAnErrorEvent) {
   EXPECT_THAT(answer, HasSubstr(kToken));
   EXPECT_THAT(answer, HasSubstr("\"error\""));
   EXPECT_THAT(answer, Not(HasSubstr("[DONE]")));
-  EXPECT_THAT(answer, Not(HasSubstr("0\r\n\r\n")));
+  EXPECT_THAT(answer, Not(HasSubstr("\r\n0\r\n\r\n")));
   rig.stop();
 }
 

@@ -86,7 +86,7 @@ TEST(Relay, SendsEachEventOnWhenItComes) {
   EXPECT_THAT(client.read_until("\r\n\r\n"), HasSubstr("Transfer-Encoding: chunked"));
   EXPECT_THAT(client.read_until("\n\n\r\n"), HasSubstr(kToken));
   first_seen.set_value();
-  EXPECT_THAT(client.read_until("0\r\n\r\n"), HasSubstr("[DONE]"));
+  EXPECT_THAT(client.read_until("\r\n0\r\n\r\n"), HasSubstr("[DONE]"));
   EXPECT_TRUE(ProxyRig::eventually([&] { return rig.in_flight(index) == 0; }));
   EXPECT_EQ(rig.sum([](auto& shard) { return shard.ttft.value().count(); }), 1);
   rig.stop();

@@ -1,0 +1,273 @@
+// Streams of events: what is held back, what is never changed, and how they are cut.
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "http/chunk_scanner.h"
+#include "support/proxy_rig.h"
+#include "support/test_data.h"
+
+namespace pointsman {
+namespace {
+
+using std::chrono::milliseconds;
+using test::FakeConnection;
+using test::FakeReplica;
+using test::get;
+using test::post;
+using test::ProxyRig;
+using test::RawClient;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr char kStream[] =
+    R"({"model":"m1","stream":true,"messages":[{"role":"user","content":"hi"}]})";
+constexpr char kToken[] = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+
+// The data of a chunked body.
+std::string unchunk(std::string_view framed) {
+  std::string data;
+  ChunkScanner scanner;
+  scanner.feed(framed, [&](std::string_view piece) { data += piece; });
+  EXPECT_TRUE(scanner.done());
+  return data;
+}
+
+class Stream : public ::testing::Test {
+ protected:
+  void start(FakeReplica::Serve serve, ProxyOptions options = {}) {
+    rig_ = std::make_unique<ProxyRig>(std::move(options));
+    replica_ = std::make_unique<FakeReplica>(std::move(serve));
+    index_ = rig_->add(replica_->port());
+    rig_->start();
+    client_ = std::make_unique<RawClient>(rig_->port());
+  }
+  void TearDown() override {
+    EXPECT_TRUE(ProxyRig::eventually([&] { return rig_->in_flight(index_) == 0; }));
+    rig_->stop();
+  }
+  std::unique_ptr<ProxyRig> rig_;
+  std::unique_ptr<FakeReplica> replica_;
+  ReplicaIndex index_ = 0;
+  std::unique_ptr<RawClient> client_;
+};
+
+// Cases D11, D12, D14: comments, metadata and named events arrive byte for byte.
+TEST_F(Stream, BytesAreNeverChanged) {
+  for (const char* name :
+       {"streaming/comments.sse", "streaming/meta-only.sse", "streaming/named-events.sse"}) {
+    const std::string events = test_data(name);
+    start([&](FakeConnection& connection) {
+      connection.read_request();
+      connection.begin_stream();
+      for (std::size_t at = 0; at < events.size(); at += 7) {
+        connection.send_chunk(events.substr(at, 7));
+      }
+      connection.end_stream();
+    });
+    client_->send(post("/v1/messages", kStream));
+    client_->read_until("\r\n\r\n");
+    EXPECT_EQ(unchunk(client_->read_until("\r\n0\r\n\r\n")), events) << name;
+    EXPECT_TRUE(ProxyRig::eventually([&] { return rig_->in_flight(index_) == 0; }));
+    rig_->stop();
+  }
+  start([](FakeConnection&) {});
+}
+
+// Case D13: characters cut by chunks.
+TEST_F(Stream, PiecesOfCharactersPassUnread) {
+  const std::string first = "data: {\"choices\":[{\"delta\":{\"content\":\"Z\xc3";
+  const std::string second = "\xbcrich\"}}]}\n\n";
+  start([&](FakeConnection& connection) {
+    connection.read_request();
+    connection.begin_stream();
+    connection.send_chunk(first);
+    connection.send_chunk(second);
+    connection.end_stream();
+  });
+  client_->send(post("/v1/chat/completions", kStream));
+  client_->read_until("\r\n\r\n");
+  EXPECT_EQ(unchunk(client_->read_until("\r\n0\r\n\r\n")), first + second);
+}
+
+// Case D16.
+TEST_F(Stream, AnErrorInsteadOfAStreamComesAsItIs) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.send_json(R"({"error":{"message":"too long"}})", 400);
+    connection.read_to_end();
+  });
+  client_->send(post("/v1/chat/completions", kStream));
+  const std::string answer = client_->read_answer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(answer, EndsWith(R"({"error":{"message":"too long"}})"));
+}
+
+TEST_F(Stream, TheHeadWaitsForTheFirstByte) {
+  std::promise<void> go;
+  std::promise<void> head_sent;
+  start([&](FakeConnection& connection) {
+    connection.read_request();
+    connection.begin_stream();
+    head_sent.set_value();
+    go.get_future().wait();
+    connection.send_chunk(kToken);
+    connection.end_stream();
+    connection.read_to_end();
+  });
+  client_->send(post("/v1/chat/completions", kStream));
+  head_sent.get_future().wait();
+  EXPECT_EQ(rig_->sum([](auto& shard) { return shard.ttft.value().count(); }), 0);
+  go.set_value();
+  EXPECT_THAT(client_->read_until("\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  client_->read_until("\r\n0\r\n\r\n");
+}
+
+TEST_F(Stream, TheHeadIsNotHeldForEver) {
+  std::promise<void> go;
+  ProxyOptions options;
+  options.timeouts.head_hold = milliseconds(100);
+  start(
+      [&](FakeConnection& connection) {
+        connection.read_request();
+        connection.begin_stream();
+        go.get_future().wait();
+        connection.send_chunk(kToken);
+        connection.end_stream();
+        connection.read_to_end();
+      },
+      options);
+  client_->send(post("/v1/chat/completions", kStream));
+  EXPECT_THAT(client_->read_until("\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  go.set_value();
+  EXPECT_THAT(unchunk(client_->read_until("\r\n0\r\n\r\n")), kToken);
+}
+
+// Case D19.
+TEST_F(Stream, AnEmptyStreamIsAVisibleErrorWhereNobodyElseIsLeft) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.begin_stream();
+    connection.end_stream();
+    connection.read_to_end();
+  });
+  client_->send(post("/v1/chat/completions", kStream));
+  EXPECT_THAT(client_->read_answer(), StartsWith("HTTP/1.1 502"));
+}
+
+// Case D18, after some events.
+TEST_F(Stream, ACutAtAChunkBoundaryEndsWithAnErrorEvent) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.begin_stream();
+    connection.send_chunk(kToken);
+    connection.reset();
+  });
+  client_->send(post("/v1/chat/completions", kStream));
+  const std::string answer = client_->read_to_end();
+  EXPECT_THAT(answer, HasSubstr("data: {\"error\":"));
+  EXPECT_THAT(answer, Not(HasSubstr("[DONE]")));
+  EXPECT_THAT(answer, Not(HasSubstr("\r\n0\r\n\r\n")));
+}
+
+TEST_F(Stream, ACutWithinAChunkIsJustCut) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.begin_stream();
+    connection.send_chunk(kToken);
+    connection.send("40\r\ndata: {\"cho");
+    connection.close();
+  });
+  client_->send(post("/v1/chat/completions", kStream));
+  const std::string answer = client_->read_to_end();
+  EXPECT_THAT(answer, EndsWith("40\r\ndata: {\"cho"));
+}
+
+TEST_F(Stream, AnErrorEventIsInThePathsOwnForm) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.begin_stream();
+    connection.send_chunk(
+        "event: content_block_delta\ndata: {\"type\":\"content_block_delta\"}\n\n");
+    connection.close();
+  });
+  client_->send(post("/v1/messages", kStream));
+  EXPECT_THAT(client_->read_to_end(), HasSubstr("event: error\ndata: {\"type\":\"error\""));
+}
+
+TEST_F(Stream, ACompressedStreamIsPassedOnUnreadAndCutWithoutWords) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.send(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Encoding: gzip\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n");
+    connection.send_chunk("\x1f\x8b\x08");
+    connection.close();
+  });
+  client_->send(post("/v1/chat/completions", kStream));
+  EXPECT_THAT(client_->read_to_end(), EndsWith("3\r\n\x1f\x8b\x08\r\n"));
+}
+
+TEST_F(Stream, ACutBodyUntilCloseIsReset) {
+  start(
+      [](FakeConnection& connection) {
+        connection.read_request();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\nabc");
+        connection.read_until("never");
+      },
+      [] {
+        ProxyOptions options;
+        options.timeouts.gap = milliseconds(100);
+        return options;
+      }());
+  client_->send(post("/v1/chat/completions", kStream));
+  client_->read_to_end();
+  EXPECT_EQ(client_->last_error().value(), ECONNRESET);
+}
+
+TEST_F(Stream, AClientOfHttp10GetsEventsUntilTheClose) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.begin_stream();
+    connection.send_chunk(kToken);
+    connection.send_chunk("data: [DONE]\n\n");
+    connection.end_stream();
+    connection.read_to_end();
+  });
+  const std::string body = kStream;
+  client_->send("POST /v1/chat/completions HTTP/1.0\r\nContent-Length: " +
+                std::to_string(body.size()) + "\r\n\r\n" + body);
+  EXPECT_THAT(client_->read_to_end(),
+              EndsWith("\r\n\r\n" + std::string(kToken) + "data: [DONE]\n\n"));
+}
+
+// Case D15: limits are on silence, not on the total.
+TEST_F(Stream, TheWholeMayLastLongerThanAnyLimit) {
+  ProxyOptions options;
+  options.timeouts.gap = milliseconds(300);
+  options.timeouts.first_byte_stream = milliseconds(300);
+  start(
+      [](FakeConnection& connection) {
+        connection.read_request();
+        connection.begin_stream();
+        for (int i = 0; i < 8; ++i) {
+          connection.send_chunk(kToken);
+          std::this_thread::sleep_for(milliseconds(100));
+        }
+        connection.end_stream();
+        connection.read_to_end();
+      },
+      options);
+  client_->send(post("/v1/chat/completions", kStream));
+  client_->read_until("\r\n\r\n");
+  std::string all;
+  for (int i = 0; i < 8; ++i) all += kToken;
+  EXPECT_EQ(unchunk(client_->read_until("\r\n0\r\n\r\n")), all);
+}
+
+}  // namespace
+}  // namespace pointsman
