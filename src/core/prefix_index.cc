@@ -1,60 +1,12 @@
 #include "core/prefix_index.h"
 
 #include <algorithm>
-#include <bit>
-#include <utility>
 
 #include "core/dense_pool.h"
+#include "core/prefix_nodes.h"
 
 namespace pointsman {
 namespace {
-
-constexpr std::uint32_t kNone = ~std::uint32_t{0};
-
-// A run longer than this continues in another node, so that growing one stays cheap.
-constexpr std::size_t kMaxRun = 4'096;
-
-// Names an extent: the one inside node i is 2i, the i-th further one is 2i + 1.
-using ExtentRef = std::uint32_t;
-using NodeId = std::uint32_t;
-
-// That a replica holds the first `length` blocks of a node's run. Linked into the replica's list,
-// most recently used first.
-struct Extent {
-  ExtentRef newer = kNone;
-  ExtentRef older = kNone;
-  std::uint32_t stamp = 0;  // number of the insert that touched it last
-  std::uint16_t replica = 0;
-  std::uint16_t length = 0;
-};
-
-// A run of consecutive blocks. Most runs have one holder, so the first extent lives inside. A child
-// may branch off anywhere along the run; it is found by its own first hash.
-struct Node {
-  union {
-    BlockHash only;  // length == 1
-    BlockHash* run;  // length > 1
-  };
-  std::uint32_t next_in_bucket = kNone;
-  std::uint32_t further = kNone;  // further extents
-  Extent extent;
-  std::uint16_t length = 0;   // blocks; the greatest length of its extents
-  std::uint16_t holders = 0;  // extents
-  // The first `shared` blocks were seen under two session keys, the rest under `session` alone.
-  std::uint16_t shared = 0;
-  std::uint16_t session = 0;  // 16 bits of a mixed key
-
-  Node() : only(0) {}
-  [[nodiscard]] const BlockHash* hashes() const { return length == 1 ? &only : run; }
-};
-static_assert(sizeof(Node) == 40);
-
-struct FurtherExtent {
-  Extent extent;
-  NodeId node = kNone;
-  std::uint32_t next = kNone;
-};
-static_assert(sizeof(FurtherExtent) == 24);
 
 constexpr std::uint64_t mix(std::uint64_t z) {
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -64,17 +16,6 @@ constexpr std::uint64_t mix(std::uint64_t z) {
 
 constexpr std::uint16_t session_mark(std::uint64_t session) {
   return static_cast<std::uint16_t>(mix(session) >> 48);
-}
-
-// Room that a run of `length` blocks is given: it grows by an eighth to a quarter, and with the
-// allocator's own eight bytes it fills a multiple of sixteen.
-constexpr std::size_t run_capacity(std::size_t length) {
-  const std::size_t step = std::max<std::size_t>(2, std::bit_floor(length) / 4);
-  return std::max<std::size_t>(3, (length + step) / step * step - 1);
-}
-
-constexpr std::size_t run_bytes(std::size_t length) {
-  return length <= 1 ? 0 : run_capacity(length) * sizeof(BlockHash) + 8;
 }
 
 // How many leading hashes agree. Chain hashes that agree somewhere agree everywhere before.
@@ -97,25 +38,16 @@ std::size_t common(const BlockHash* a, const BlockHash* b, std::size_t length) {
 
 class PrefixIndex::Tree {
  public:
-  explicit Tree(const Options& options) : options_(options) {
-    for (std::size_t i = 0; i < kFirstBuckets; ++i) buckets_.push(kNone);
+  explicit Tree(const Options& options) : max_bytes_(options.max_bytes), nodes_(options.seed) {
     path_.reserve(kMaxPath);
   }
-
-  ~Tree() {
-    for (NodeId id = 0; id < nodes_.size(); ++id) {
-      if (nodes_[id].length > 1) delete[] nodes_[id].run;
-    }
-  }
-  Tree(const Tree&) = delete;
-  Tree& operator=(const Tree&) = delete;
 
   void match(std::span<const BlockHash> chain, std::uint64_t session, PrefixMatches& out) {
     out.clear();
     walk(chain);
     const std::uint16_t mark = session_mark(session);
     for (const Step& step : path_) {
-      const Node& node = nodes_[step.node];
+      const PrefixNode& node = nodes_[step.node];
       const std::size_t shared =
           node.session == mark ? std::min<std::size_t>(node.shared, step.matched) : step.matched;
       out.shared_blocks += static_cast<std::uint32_t>(shared);
@@ -127,7 +59,7 @@ class PrefixIndex::Tree {
     // already has no new one.
     for (std::size_t i = path_.size(); i-- > 0;) {
       const Step& step = path_[i];
-      const Node& node = nodes_[step.node];
+      const PrefixNode& node = nodes_[step.node];
       if (node.holders == out.holders.size()) continue;
       for_each_extent(step.node, [&](ExtentRef ref) {
         const Extent& extent = at(ref);
@@ -142,7 +74,7 @@ class PrefixIndex::Tree {
     if (replica >= kMaxReplicas) return;
     grow_holders(replica);
     // A run takes at most 14 bytes a block while it grows.
-    chain = chain.first(std::min(chain.size(), options_.max_bytes / 64));
+    chain = chain.first(std::min(chain.size(), max_bytes_ / 64));
     if (chain.empty()) return;
     walk(chain);
     find_extents(replica);
@@ -173,9 +105,8 @@ class PrefixIndex::Tree {
   }
 
   [[nodiscard]] std::size_t bytes() const {
-    return sizeof(Tree) + nodes_.bytes() + further_.bytes() + buckets_.bytes() + run_bytes_ +
-           holders_.capacity() * sizeof(Holder) + marks_.capacity() * sizeof(marks_[0]) +
-           path_.capacity() * sizeof(Step);
+    return sizeof(Tree) + nodes_.bytes() + further_.bytes() + holders_.capacity() * sizeof(Holder) +
+           marks_.capacity() * sizeof(marks_[0]) + path_.capacity() * sizeof(Step);
   }
   [[nodiscard]] std::uint64_t blocks() const { return blocks_; }
   [[nodiscard]] std::uint64_t blocks(ReplicaIndex replica) const {
@@ -186,8 +117,6 @@ class PrefixIndex::Tree {
   [[nodiscard]] bool consistent() const;
 
  private:
-  static constexpr std::size_t kFirstBuckets = 64;
-
   struct Holder {
     ExtentRef newest = kNone;
     ExtentRef oldest = kNone;
@@ -235,50 +164,8 @@ class PrefixIndex::Tree {
     if (replica < holders_.size()) return;
     holders_.resize(replica + 1);
     marks_.resize(replica + 1);
-    while (bytes() > options_.max_bytes && evict_some()) {
+    while (bytes() > max_bytes_ && evict_some()) {
     }
-  }
-
-  // --- The table: linear hashing (Litwin 1980). It grows by one bucket at a time, so that no
-  // insert pays for a rehash of everything.
-
-  [[nodiscard]] std::uint32_t bucket_of(BlockHash first) const {
-    const auto hash = static_cast<std::uint32_t>(mix(first ^ options_.seed));
-    const std::uint32_t bucket = hash & (2 * level_ - 1);
-    return bucket < buckets_.size() ? bucket : bucket & (level_ - 1);
-  }
-
-  [[nodiscard]] NodeId find(BlockHash first) const {
-    NodeId id = buckets_[bucket_of(first)];
-    while (id != kNone && nodes_[id].hashes()[0] != first) id = nodes_[id].next_in_bucket;
-    return id;
-  }
-
-  // The link that leads to a node which is in the table.
-  std::uint32_t& link_to(NodeId id) {
-    std::uint32_t* link = &buckets_[bucket_of(nodes_[id].hashes()[0])];
-    while (*link != id) link = &nodes_[*link].next_in_bucket;
-    return *link;
-  }
-
-  void enter(NodeId id) {
-    if (nodes_.size() > buckets_.size() + buckets_.size() / 2) split_bucket();
-    std::uint32_t& bucket = buckets_[bucket_of(nodes_[id].hashes()[0])];
-    nodes_[id].next_in_bucket = bucket;
-    bucket = id;
-  }
-
-  void split_bucket() {
-    NodeId id = std::exchange(buckets_[buckets_.size() - level_], kNone);
-    buckets_.push(kNone);
-    while (id != kNone) {
-      const NodeId next = nodes_[id].next_in_bucket;
-      std::uint32_t& bucket = buckets_[bucket_of(nodes_[id].hashes()[0])];
-      nodes_[id].next_in_bucket = bucket;
-      bucket = id;
-      id = next;
-    }
-    if (buckets_.size() == 2 * level_) level_ *= 2;
   }
 
   // --- Walking
@@ -287,9 +174,9 @@ class PrefixIndex::Tree {
     path_.clear();
     std::size_t at_block = 0;
     while (at_block < chain.size() && path_.size() < kMaxPath) {
-      const NodeId id = find(chain[at_block]);
+      const NodeId id = nodes_.find(chain[at_block]);
       if (id == kNone) return;
-      const Node& node = nodes_[id];
+      const PrefixNode& node = nodes_[id];
       const std::size_t matched =
           common(node.hashes(), chain.data() + at_block,
                  std::min<std::size_t>(node.length, chain.size() - at_block));
@@ -303,7 +190,7 @@ class PrefixIndex::Tree {
   // list: who sent here last is likely to send here next.
   void find_extents(ReplicaIndex replica) {
     for (Step& step : path_) {
-      Node& node = nodes_[step.node];
+      PrefixNode& node = nodes_[step.node];
       if (node.extent.replica == replica) {
         step.extent = step.node << 1;
         continue;
@@ -312,8 +199,7 @@ class PrefixIndex::Tree {
       while (*link != kNone && further_[*link].extent.replica != replica) {
         link = &further_[*link].next;
       }
-      // Whoever lacks a node has nothing below it.
-      if (*link == kNone) return;
+      if (*link == kNone) continue;
       const std::uint32_t found = *link;
       *link = further_[found].next;
       further_[found].next = node.further;
@@ -334,26 +220,27 @@ class PrefixIndex::Tree {
     std::size_t extents = 0;
     std::size_t runs = 0;
     for (const Step& step : path_) {
-      const Node& node = nodes_[step.node];
+      const PrefixNode& node = nodes_[step.node];
       if (step.extent == kNone) {
         ++extents;
       } else if (at(step.extent).length > step.matched) {
         ++nodes;
         extents += node.holders;
-        runs += run_bytes(step.matched) + run_bytes(node.length - step.matched);
+        runs += PrefixNodes::run_bytes(step.matched) +
+                PrefixNodes::run_bytes(node.length - step.matched);
       }
     }
     const std::size_t rest = chain_length - path_end();
     if (rest > 0) {
-      nodes += rest / kMaxRun + 1;
-      runs += run_bytes(kMaxRun) * (rest / kMaxRun) + run_bytes(rest % kMaxRun);
+      nodes += rest / PrefixNodes::kMaxRun + 1;
+      runs += PrefixNodes::run_bytes(PrefixNodes::kMaxRun) * (rest / PrefixNodes::kMaxRun) +
+              PrefixNodes::run_bytes(rest % PrefixNodes::kMaxRun);
       if (!path_.empty()) {
-        runs += run_bytes(std::min(kMaxRun, nodes_[path_.back().node].length + rest));
+        runs += PrefixNodes::run_bytes(
+            std::min(PrefixNodes::kMaxRun, nodes_[path_.back().node].length + rest));
       }
     }
-    return bytes() + runs + nodes_.growth(nodes) + further_.growth(extents) +
-               buckets_.growth(nodes) <=
-           options_.max_bytes;
+    return bytes() + runs + nodes_.growth(nodes) + further_.growth(extents) <= max_bytes_;
   }
 
   // Drops the globally oldest extents, some at once so that the walk is not repeated for each.
@@ -417,12 +304,22 @@ class PrefixIndex::Tree {
     const std::size_t known = path_.size();
     for (std::size_t i = 0; i < known; ++i) {
       Step& step = path_[i];
-      Node& node = nodes_[step.node];
+      PrefixNode& node = nodes_[step.node];
       const auto matched = static_cast<std::uint16_t>(step.matched);
+      // Hashes that collide may lead a path twice through one node, which this has parted
+      // meanwhile.
+      if (matched > node.length) {
+        path_.resize(i);
+        return;
+      }
       if (node.session != session) node.shared = std::max(node.shared, matched);
       if (step.extent == kNone) {
-        step.extent = add_extent(step.node, replica);
-      } else if (at(step.extent).length > matched) {
+        // In the same case the extent may have been added by an earlier step.
+        const bool added =
+            node.further != kNone && further_[node.further].extent.replica == replica;
+        step.extent = added ? node.further << 1 | 1 : add_extent(step.node, replica);
+      }
+      if (at(step.extent).length > matched) {
         // Only the first part is touched: the rest ages on its own.
         split(step.node, matched);
       }
@@ -432,13 +329,10 @@ class PrefixIndex::Tree {
     if (at_block == chain.size() || known == kMaxPath) return;
     if (known > 0) at_block += append(path_.back(), chain.subspan(at_block), session);
     while (at_block < chain.size() && path_.size() < kMaxPath) {
-      const auto part = chain.subspan(at_block, std::min(kMaxRun, chain.size() - at_block));
-      const NodeId id = nodes_.push({});
-      Node& node = nodes_[id];
-      resize_run(node, part.size());
-      std::copy(part.begin(), part.end(), run_of(node));
-      node.session = session;
-      enter(id);
+      const auto part =
+          chain.subspan(at_block, std::min(PrefixNodes::kMaxRun, chain.size() - at_block));
+      const NodeId id = nodes_.add(part);
+      nodes_[id].session = session;
       path_.push_back({id, static_cast<std::uint32_t>(at_block),
                        static_cast<std::uint32_t>(part.size()), add_extent(id, replica)});
       lengthen(path_.back().extent, part.size());
@@ -448,12 +342,11 @@ class PrefixIndex::Tree {
 
   // Continues the run of the last node, if the chain passed all of it. Returns how many blocks.
   std::size_t append(const Step& last, std::span<const BlockHash> rest, std::uint16_t session) {
-    Node& node = nodes_[last.node];
-    if (last.matched != node.length || node.length == kMaxRun) return 0;
+    PrefixNode& node = nodes_[last.node];
+    if (last.matched != node.length || node.length == PrefixNodes::kMaxRun) return 0;
     const std::size_t before = node.length;
-    const std::size_t count = std::min(rest.size(), kMaxRun - before);
-    resize_run(node, before + count);
-    std::copy_n(rest.begin(), count, run_of(node) + before);
+    const std::size_t count = std::min(rest.size(), PrefixNodes::kMaxRun - before);
+    nodes_.append(last.node, rest.first(count));
     // All before was seen under this key too (see add()), so one key stands for the new rest.
     node.session = session;
     lengthen(last.extent, before + count);
@@ -462,19 +355,21 @@ class PrefixIndex::Tree {
 
   // A new extent of length 0, the replica's most recent.
   ExtentRef add_extent(NodeId id, ReplicaIndex replica) {
-    Node& node = nodes_[id];
-    ExtentRef ref = id << 1;
-    if (node.holders > 0) {
-      const std::uint32_t i = further_.push({{}, id, node.further});
-      node.further = i;
-      ref = i << 1 | 1;
-    }
-    ++node.holders;
-    at(ref) = {};
-    at(ref).replica = static_cast<std::uint16_t>(replica);
-    at(ref).stamp = clock_;
+    const ExtentRef ref = place_extent(
+        id, {.stamp = clock_, .replica = static_cast<std::uint16_t>(replica), .length = 0});
     link_behind(kNone, ref);
     return ref;
+  }
+
+  // Makes room for one more extent of a node; in nobody's list yet.
+  ExtentRef place_extent(NodeId id, const Extent& extent) {
+    PrefixNode& node = nodes_[id];
+    if (++node.holders == 1) {
+      node.extent = extent;
+      return id << 1;
+    }
+    node.further = further_.push({extent, id, node.further});
+    return node.further << 1 | 1;
   }
 
   void lengthen(ExtentRef ref, std::size_t length) {
@@ -487,33 +382,22 @@ class PrefixIndex::Tree {
 
   // Parts a node's run after its first `length` blocks, with everybody's extents.
   void split(NodeId id, std::size_t length) {
-    Node& node = nodes_[id];
-    const NodeId rest_id = nodes_.push({});
-    Node& rest = nodes_[rest_id];
-    resize_run(rest, node.length - length);
-    std::copy_n(node.hashes() + length, rest.length, run_of(rest));
+    PrefixNode& node = nodes_[id];
+    const NodeId rest_id = nodes_.add({node.hashes() + length, node.length - length});
+    PrefixNode& rest = nodes_[rest_id];
     rest.session = node.session;
     rest.shared =
         static_cast<std::uint16_t>(node.shared - std::min<std::size_t>(node.shared, length));
     node.shared = std::min(node.shared, static_cast<std::uint16_t>(length));
-    resize_run(node, length);
-    enter(rest_id);
+    nodes_.cut(id, length);
     for_each_extent(id, [&](ExtentRef ref) {
-      if (at(ref).length <= length) return;
-      const auto beyond = static_cast<std::uint16_t>(at(ref).length - length);
-      at(ref).length = static_cast<std::uint16_t>(length);
-      ExtentRef beyond_ref = rest_id << 1;
-      if (rest.holders > 0) {
-        const std::uint32_t i = further_.push({{}, rest_id, rest.further});
-        rest.further = i;
-        beyond_ref = i << 1 | 1;
-      }
-      ++rest.holders;
-      Extent& extent = at(beyond_ref);
-      extent.replica = at(ref).replica;
-      extent.stamp = at(ref).stamp;
-      extent.length = beyond;
-      link_behind(ref, beyond_ref);
+      Extent& extent = at(ref);
+      if (extent.length <= length) return;
+      const auto beyond = static_cast<std::uint16_t>(extent.length - length);
+      extent.length = static_cast<std::uint16_t>(length);
+      link_behind(
+          ref, place_extent(rest_id,
+                            {.stamp = extent.stamp, .replica = extent.replica, .length = beyond}));
     });
   }
 
@@ -523,7 +407,7 @@ class PrefixIndex::Tree {
   void shorten(ExtentRef ref, std::size_t length) {
     Extent& extent = at(ref);
     const NodeId id = node_of(ref);
-    Node& node = nodes_[id];
+    PrefixNode& node = nodes_[id];
     const std::size_t before = extent.length;
     holders_[extent.replica].blocks -= before - length;
     blocks_ -= before - length;
@@ -538,7 +422,7 @@ class PrefixIndex::Tree {
       for_each_extent(
           id, [&](ExtentRef other) { longest = std::max<std::size_t>(longest, at(other).length); });
       node.shared = std::min(node.shared, static_cast<std::uint16_t>(longest));
-      if (longest < node.length) resize_run(node, longest);
+      if (longest < node.length) nodes_.cut(id, longest);
     }
     if (length > 0) return;
     unlink(ref);
@@ -554,20 +438,11 @@ class PrefixIndex::Tree {
   }
 
   void remove_node(NodeId id) {
-    Node& node = nodes_[id];
-    link_to(id) = node.next_in_bucket;
-    if (node.length > 1) {
-      run_bytes_ -= run_bytes(node.length);
-      delete[] node.run;
+    if (!nodes_.remove(id)) return;
+    relink(id << 1);
+    for (std::uint32_t i = nodes_[id].further; i != kNone; i = further_[i].next) {
+      further_[i].node = id;
     }
-    const NodeId last = nodes_.size() - 1;
-    if (id != last) {
-      link_to(last) = id;
-      node = nodes_[last];
-      relink(id << 1);
-      for (std::uint32_t i = node.further; i != kNone; i = further_[i].next) further_[i].node = id;
-    }
-    nodes_.pop();
   }
 
   // Takes a further extent, already out of its holder's list, out of its node's and out of the
@@ -624,42 +499,13 @@ class PrefixIndex::Tree {
     link_behind(kNone, ref);
   }
 
-  // --- Runs
-
-  static BlockHash* run_of(Node& node) { return node.length == 1 ? &node.only : node.run; }
-
-  // Sets a run's length and keeps the hashes that both lengths have.
-  void resize_run(Node& node, std::size_t length) {
-    const std::size_t before = node.length;
-    node.length = static_cast<std::uint16_t>(length);
-    if (run_bytes(before) == run_bytes(length)) return;
-    BlockHash* const old = before > 1 ? node.run : nullptr;
-    const BlockHash first = before == 0 ? 0 : old == nullptr ? node.only : old[0];
-    if (length == 1) {
-      node.only = first;
-    } else {
-      BlockHash* const grown = new BlockHash[run_capacity(length)];
-      if (old != nullptr) {
-        std::copy_n(old, std::min(before, length), grown);
-      } else {
-        grown[0] = first;
-      }
-      node.run = grown;
-    }
-    delete[] old;
-    run_bytes_ += run_bytes(length) - run_bytes(before);
-  }
-
-  Options options_;
-  DensePool<Node, 256> nodes_;
+  std::size_t max_bytes_;
+  PrefixNodes nodes_;
   DensePool<FurtherExtent, 256> further_;
-  DensePool<std::uint32_t, 1'024> buckets_;  // first node of each
-  std::uint32_t level_ = kFirstBuckets;      // the power of two at or below the buckets' number
-  std::vector<Holder> holders_;              // by ReplicaIndex
-  std::vector<std::uint32_t> marks_;         // by ReplicaIndex; scratch of match()
+  std::vector<Holder> holders_;       // by ReplicaIndex
+  std::vector<std::uint32_t> marks_;  // by ReplicaIndex; scratch of match()
   std::uint32_t mark_ = 0;
   std::vector<Step> path_;  // scratch
-  std::size_t run_bytes_ = 0;
   std::uint64_t blocks_ = 0;
   std::uint64_t evicted_blocks_ = 0;
   std::uint32_t clock_ = 0;  // inserts, modulo 2^32
@@ -668,14 +514,11 @@ class PrefixIndex::Tree {
 };
 
 bool PrefixIndex::Tree::consistent() const {
+  if (!nodes_.consistent()) return false;
   std::uint64_t blocks = 0;
   std::size_t extents = 0;
-  std::size_t runs = 0;
   for (NodeId id = 0; id < nodes_.size(); ++id) {
-    const Node& node = nodes_[id];
-    if (node.length == 0 || node.length > kMaxRun || node.shared > node.length) return false;
-    if (find(node.hashes()[0]) != id) return false;
-    runs += run_bytes(node.length);
+    const PrefixNode& node = nodes_[id];
     std::size_t holders = 0;
     std::size_t longest = 0;
     bool sound = true;
@@ -703,7 +546,7 @@ bool PrefixIndex::Tree::consistent() const {
     if (sum != holder.blocks || (holder.capacity != 0 && sum > holder.capacity)) return false;
     held += sum;
   }
-  return blocks == blocks_ && held == blocks_ && listed == extents && runs == run_bytes_ &&
+  return blocks == blocks_ && held == blocks_ && listed == extents &&
          further_.size() + nodes_.size() == extents;
 }
 

@@ -15,10 +15,34 @@ void require(bool condition) {
   if (!condition) std::abort();
 }
 
+// Hashes of a small alphabet, as if they collided all the time: answers mean nothing then, but
+// nothing may break.
+void run_with_collisions(const std::uint8_t* data, std::size_t size) {
+  using namespace pointsman;
+  PrefixIndex index({.max_bytes = 100 << 10});
+  PrefixMatches matches;
+  std::vector<BlockHash> chain;
+  for (std::size_t at = 0; at + 1 < size;) {
+    const std::uint8_t operation = data[at++];
+    const auto replica = static_cast<ReplicaIndex>(operation % 4);
+    if (operation < 4) index.forget(replica);
+    if (operation >= 4 && operation < 12) index.set_capacity(replica, data[at]);
+    chain.clear();
+    for (std::size_t left = 1 + data[at++] % 40; left > 0 && at < size; --left) {
+      chain.push_back(1 + data[at++] % 16);
+    }
+    index.match(chain, operation >> 4, matches);
+    index.insert(chain, operation >> 4, replica);
+  }
+  for (ReplicaIndex replica = 0; replica < 4; ++replica) index.forget(replica);
+  require(index.blocks() == 0);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace pointsman;
+  run_with_collisions(data, size);
   constexpr ReplicaIndex kReplicas = 4;
   PrefixIndex index({.max_bytes = 100 << 10});
   test::NaivePrefixIndex truth;

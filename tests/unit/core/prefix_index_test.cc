@@ -335,6 +335,25 @@ TEST(PrefixIndex, EveryBlockMayBeABranchingPoint) {
   EXPECT_EQ(index.blocks(), 0U);
 }
 
+// As if hashes collided all the time: answers mean nothing then, but nothing breaks.
+TEST(PrefixIndex, CollidingHashesBreakNothing) {
+  PrefixIndex index({.max_bytes = 200 << 10});
+  PrefixMatches matches;
+  Rng rng(13);
+  for (int i = 0; i < 200'000; ++i) {
+    Chain repeating(1 + rng.below(30));
+    for (BlockHash& hash : repeating) hash = 1 + rng.below(12);
+    const auto replica = static_cast<ReplicaIndex>(rng.below(4));
+    index.match(repeating, rng.below(3), matches);
+    index.insert(repeating, rng.below(3), replica);
+    if (rng.below(1'000) == 0) index.forget(replica);
+    if (rng.below(1'000) == 0) index.set_capacity(replica, rng.below(100));
+  }
+  for (ReplicaIndex replica = 0; replica < 4; ++replica) index.forget(replica);
+  EXPECT_EQ(index.blocks(), 0U);
+  EXPECT_TRUE(index.consistent());
+}
+
 // At a million blocks, in the shapes that prompts come in; the worst is one-block prompts of
 // different beginnings.
 TEST(PrefixIndex, AtMost48BytesPerBlockAndReplica) {

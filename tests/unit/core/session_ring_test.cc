@@ -17,7 +17,7 @@ struct Fleet {
   std::vector<Replica> replicas;
   std::vector<ReplicaIndex> all;
 
-  explicit Fleet(std::vector<double> weights) {
+  explicit Fleet(const std::vector<double>& weights) {
     Rng rng(17);
     for (const double weight : weights) {
       all.push_back(static_cast<ReplicaIndex>(replicas.size()));
@@ -119,7 +119,8 @@ TYPED_TEST(ConsistentHash, KeysOfTheLeaverMoveAndComeBack) {
       ++of_others;
     }
   }
-  EXPECT_NEAR(of_the_leaver, kKeys / 10, kKeys / 10 * (TypeParam::kShareTolerance + 0.02));
+  constexpr double kTenth = kKeys / 10.0;
+  EXPECT_NEAR(of_the_leaver, kTenth, kTenth * (TypeParam::kShareTolerance + 0.02));
   EXPECT_LE(of_others, kKeys * TypeParam::kExtraMoves);
   // The leaver's keys are spread over all that stay.
   for (const ReplicaIndex replica : rest) EXPECT_GT(heirs[replica], 0) << "replica " << replica;
@@ -193,8 +194,8 @@ TEST(Rendezvous, ListsNoMoreThanThereAre) {
 // Envoy's documentation of the ring: the lightest host has a whole number of points, the others in
 // proportion, at least the minimum in all.
 TEST(HashRing, SizeFollowsEnvoy) {
-  const auto size = [](std::vector<double> weights) {
-    const Fleet fleet(std::move(weights));
+  const auto size = [](const std::vector<double>& weights) {
+    const Fleet fleet(weights);
     HashRing ring;
     ring.build(fleet.all, fleet.replicas);
     return ring.size();
