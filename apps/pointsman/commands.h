@@ -10,5 +10,6 @@ namespace pointsman {
 void add_check_command(CLI::App& app);
 void add_policies_command(CLI::App& app);
 void add_replica_command(CLI::App& app);
+void add_serve_command(CLI::App& app);
 
 }  // namespace pointsman

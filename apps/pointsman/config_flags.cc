@@ -34,19 +34,6 @@ Result<void> check_metric(std::string_view signal, std::string_view selector) {
   return EngineMetrics::check(selector);
 }
 
-ConfigContext make_context(const Registry& registry) {
-  ConfigContext context;
-  context.registry = &registry;
-  context.environment = [](const std::string& name) -> std::optional<std::string> {
-    const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): before threads
-    if (value == nullptr) return std::nullopt;
-    return std::string(value);
-  };
-  context.check_url = &check_url;
-  context.check_metric = &check_metric;
-  return context;
-}
-
 // Lays one flag over the configuration, with the checks that the file's key has.
 Result<void> apply(const std::string& flag, const std::string& path, const std::string& text,
                    LoadedConfig& loaded) {
@@ -105,6 +92,19 @@ void append_options(const OptionMap& options, std::string& text) {
 
 }  // namespace
 
+ConfigContext config_context(const Registry& registry) {
+  ConfigContext context;
+  context.registry = &registry;
+  context.environment = [](const std::string& name) -> std::optional<std::string> {
+    const char* value = std::getenv(name.c_str());  // NOLINT(concurrency-mt-unsafe): before threads
+    if (value == nullptr) return std::nullopt;
+    return std::string(value);
+  };
+  context.check_url = &check_url;
+  context.check_metric = &check_metric;
+  return context;
+}
+
 void add_config_flags(CLI::App& command, ConfigFlags& flags) {
   command.add_option("-c,--config", flags.file, "Configuration file (docs/config.md)");
   command
@@ -122,7 +122,7 @@ void add_config_flags(CLI::App& command, ConfigFlags& flags) {
 Result<LoadedConfig> effective_config(const ConfigFlags& flags, const Registry& registry) {
   LoadedConfig loaded;
   if (!flags.file.empty()) {
-    Result<LoadedConfig> from_file = load_config_file(flags.file, make_context(registry));
+    Result<LoadedConfig> from_file = load_config_file(flags.file, config_context(registry));
     if (!from_file) return from_file.error();
     loaded = std::move(*from_file);
   } else if (flags.replicas.empty()) {

@@ -22,6 +22,9 @@ struct ConfigFlags {
   std::string threads;
 };
 
+// How the program checks what a configuration names.
+ConfigContext config_context(const Registry& registry);
+
 void add_config_flags(CLI::App& command, ConfigFlags& flags);
 
 // The configuration that results, checked. The error has a line per fault.

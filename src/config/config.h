@@ -81,10 +81,8 @@ struct TimeoutsConfig {
 };
 
 struct LimitsConfig {
-  std::size_t body_memory = std::size_t{1} << 30;       // all held request bodies together
-  std::size_t held_answer = std::size_t{64} << 10;      // of an answer that may be retried
-  std::size_t stalled_client = std::size_t{256} << 10;  // kept for a client that does not read
-  std::uint32_t connections_per_replica = 0;            // 0: no limit of our own
+  std::size_t body_memory = std::size_t{1} << 30;   // all held request bodies together
+  std::size_t held_answer = std::size_t{64} << 10;  // of an answer that may be retried
   Duration longest_generation{0};  // longest answer expected; `check` compares limits with it
 };
 

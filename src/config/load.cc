@@ -70,6 +70,24 @@ class Loader {
     return std::move(loaded_);
   }
 
+  // Of a request: there is no file and there are no lines.
+  Result<PooledReplica> load_replica(YamlNode node) {
+    PooledReplica pooled;
+    if (node.kind == YamlNode::Kind::kMap) {
+      const auto is_pool = [](const YamlMember& member) { return member.key == "pool"; };
+      const auto found = std::find_if(node.members.begin(), node.members.end(), is_pool);
+      if (found != node.members.end()) {
+        pooled.pool = found->value.text;
+        node.members.erase(found);
+      }
+    }
+    PoolConfig pool;
+    read_replica(node, "replica", pool);
+    if (!faults_.empty()) return faults_.error();
+    pooled.replica = std::move(pool.replicas.front());
+    return pooled;
+  }
+
  private:
   Config& config() { return loaded_.config; }
 
@@ -290,6 +308,10 @@ Result<LoadedConfig> load_config_file(const std::string& path, const ConfigConte
     return Error{ErrorKind::kClient, path + ": cannot be read, or is empty"};
   }
   return load_config(text.str(), path, context);
+}
+
+Result<PooledReplica> read_pooled_replica(const YamlNode& node, const ConfigContext& context) {
+  return Loader("", context).load_replica(node);
 }
 
 Result<void> validate_config(const LoadedConfig& loaded) {

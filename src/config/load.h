@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "config/config.h"
+#include "config/yaml_tree.h"
 #include "core/registry.h"
 
 namespace pointsman {
@@ -38,6 +39,13 @@ Result<LoadedConfig> load_config(std::string_view text, std::string_view file,
                                  const ConfigContext& context);
 // The same from disk.
 Result<LoadedConfig> load_config_file(const std::string& path, const ConfigContext& context);
+
+// A replica as the admin port is given one: the keys of an entry of `replicas`, and `pool`.
+struct PooledReplica {
+  ReplicaConfig replica;
+  std::string pool;  // empty: not given
+};
+Result<PooledReplica> read_pooled_replica(const YamlNode& node, const ConfigContext& context);
 
 // What must hold between values, whether they came from a file or from flags: pools and their
 // purposes, replicas named once, a key for an admin port off loopback. One line per fault, as

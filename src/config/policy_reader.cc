@@ -193,7 +193,7 @@ Error ConfigFaults::error() const {
   std::string text;
   for (const auto& [line, what] : sorted) {
     if (!text.empty()) text += '\n';
-    text += place(line) + ": " + what;
+    text += (file_.empty() ? file_ : place(line) + ": ") + what;
   }
   return {ErrorKind::kClient, text};
 }

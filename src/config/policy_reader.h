@@ -14,6 +14,7 @@ namespace pointsman {
 // What is wrong with a file, each with its line.
 class ConfigFaults {
  public:
+  // `file` is empty where there is none, and then no line is told.
   explicit ConfigFaults(std::string_view file) : file_(file) {}
 
   // `path` may be empty.

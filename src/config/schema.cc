@@ -357,10 +357,6 @@ std::vector<Key<Config>> make_config_keys() {
            "All held request bodies together; beyond it, bodies stream through.")
       .add("held_answer", &LimitsConfig::held_answer, kKiB, 16 * kMiB,
            "Of an answer that may still be retried.")
-      .add("stalled_client", &LimitsConfig::stalled_client, 16 * kKiB, 64 * kMiB,
-           "What is kept for a client that does not read, before its replica is made to wait.")
-      .add("connections_per_replica", &LimitsConfig::connections_per_replica, 1, 1'000'000,
-           "Connections to one replica.", "no limit")
       .add("longest_generation", &LimitsConfig::longest_generation, seconds(1), hours(24),
            "The longest answer you expect; `pointsman check` compares the time limits with it.",
            "not stated");

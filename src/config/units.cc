@@ -111,7 +111,7 @@ bool is_listen_address(std::string_view text) {
   if (read.ec != std::errc() || read.ptr != end) return false;
   const std::string_view host = host_of(text);
   if (text.front() == '[') return is_ip(host, AF_INET6);
-  return host.empty() || host == "localhost" || is_ip(host, AF_INET);
+  return host == "localhost" || is_ip(host, AF_INET);
 }
 
 bool is_loopback_address(std::string_view text) {

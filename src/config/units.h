@@ -21,7 +21,7 @@ std::string bytes_text(std::size_t value);
 // A finite decimal number and nothing after it.
 std::optional<double> parse_number(std::string_view text);
 
-// HOST:PORT to listen on: an IP address, IPv6 in brackets, localhost, or nothing for 0.0.0.0.
+// HOST:PORT to listen on: an IP address, IPv6 in brackets, or localhost.
 bool is_listen_address(std::string_view text);
 // Whether such an address is reached from this machine alone: 127.0.0.0/8, ::1 or localhost.
 bool is_loopback_address(std::string_view text);

@@ -117,6 +117,10 @@ Resolver::Resolver(Duration keep, const Clock& clock, Lookup lookup)
     : shared_(std::make_shared<Shared>(keep, clock, std::move(lookup))) {}
 
 Resolver::~Resolver() {
+  close();
+}
+
+void Resolver::close() {
   const std::lock_guard lock(shared_->mutex);
   shared_->closed = true;
   for (auto& [host, name] : shared_->names) name.waiting.clear();

@@ -31,6 +31,8 @@ class Resolver {
   explicit Resolver(Duration keep = std::chrono::seconds(30),
                     const Clock& clock = Reactor::steady_clock(), Lookup lookup = &look_up);
   ~Resolver();  // callbacks not yet called never will be; does not wait for a slow name server
+  // Forgets who waits, and answers nobody any more: reactors may go before the resolver then.
+  void close();
   Resolver(const Resolver&) = delete;
   Resolver& operator=(const Resolver&) = delete;
 

@@ -74,8 +74,7 @@ ProxyServer::ProxyServer(const ProxyOptions& options, const ProxyDependencies& d
 }
 
 ProxyServer::~ProxyServer() {
-  for (const auto& shard : shards_) shard->reactor().stop();
-  for (std::thread& thread : threads_) thread.join();
+  stop();
   const std::lock_guard lock(hub_->mutex);
   hub_->shards.clear();
 }
@@ -110,6 +109,12 @@ void ProxyServer::drain(std::function<void()> done) {
 
 void ProxyServer::cut() {
   hub_->post([](ProxyShard& shard) { shard.cut_everything(); });
+}
+
+void ProxyServer::stop() {
+  for (const auto& shard : shards_) shard->reactor().stop();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 bool ProxyServer::ready() const {

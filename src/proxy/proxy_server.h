@@ -71,6 +71,10 @@ class ProxyServer {
   // Cuts what runs. After drain(): does not wait any longer.
   void cut();
 
+  // Ends the threads; what still ran is cut by the destruction. In between, what this server uses
+  // of the process may go.
+  void stop();
+
   // Whether a request could be served now. Thread-safe.
   [[nodiscard]] bool ready() const;
 

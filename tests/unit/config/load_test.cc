@@ -142,7 +142,7 @@ TEST_F(LoadConfig, TheOutlineOfTheDesignIsRead) {
 TEST_F(LoadConfig, EveryKeyOfASectionIsReadInItsUnit) {
   const Config config = good(
       "timeouts:\n  first_byte_stream: 90s\n  shutdown_grace: 0\n"
-      "limits: {body_memory: 2GiB, stalled_client: 65536}\n"
+      "limits: {body_memory: 2GiB, held_answer: 65536}\n"
       "retry:\n  budget_share: 0.5\n  stateless_paths: [/v1/embeddings]\n"
       "models: {unknown: forward}\n"
       "seed: 18446744073709551615\n"
@@ -151,7 +151,7 @@ TEST_F(LoadConfig, EveryKeyOfASectionIsReadInItsUnit) {
   EXPECT_EQ(config.timeouts.first_byte_stream, seconds(90));
   EXPECT_EQ(config.timeouts.shutdown_grace, Duration{0});
   EXPECT_EQ(config.limits.body_memory, std::size_t{2} << 30);
-  EXPECT_EQ(config.limits.stalled_client, 65'536U);
+  EXPECT_EQ(config.limits.held_answer, 65'536U);
   EXPECT_EQ(config.retry.budget_share, 0.5);
   EXPECT_THAT(config.retry.stateless_paths, ElementsAre("/v1/embeddings"));
   EXPECT_TRUE(config.models.forward_unknown);

@@ -1,0 +1,113 @@
+#include "serve_options.h"
+
+#include <utility>
+
+#include "http/url.h"
+
+namespace pointsman {
+
+Router::Options router_options(const Config& config, std::uint64_t seed) {
+  Router::Options options;
+  options.segregation.long_context_tokens = config.segregation.long_context_tokens;
+  options.segregation.long_generation_tokens = config.segregation.long_generation_tokens;
+  options.saturation.kv = config.saturation.kv;
+  options.saturation.queue = config.saturation.queue;
+  options.saturation.prefill_tokens = config.saturation.prefill_tokens;
+  options.index.max_bytes = config.index.max_bytes;
+  options.pins.capacity = config.responses.capacity;
+  options.pins.max_age = config.responses.max_age;
+  options.seed = seed;
+  return options;
+}
+
+HealthOptions health_options(const Config& config) {
+  HealthOptions options;
+  options.failures_out = static_cast<int>(config.health.failures_out);
+  options.successes_in = static_cast<int>(config.health.successes_in);
+  options.faults_out = static_cast<int>(config.health.faults_out);
+  options.own_5xx_out = static_cast<int>(config.health.own_5xx_out);
+  options.ejection = config.health.ejection;
+  options.max_ejection = config.health.max_ejection;
+  options.usable_floor = config.health.usable_floor;
+  return options;
+}
+
+Feeds::Options feeds_options(const Config& config, std::uint64_t seed) {
+  Feeds::Options options;
+  options.health.interval = config.health.interval;
+  options.health.timeout = config.health.timeout;
+  options.health.seed = seed;
+  options.signals.interval = config.signals.interval;
+  options.signals.timeout = config.signals.timeout;
+  options.signals.max_body = config.signals.max_body;
+  options.signals.seed = seed + 1;
+  for (const MetricName& name : config.signals.names) {
+    if (const std::optional<EngineSignal> signal = engine_signal(name.signal)) {
+      options.signals.own_metrics.push_back({*signal, name.selector});
+    }
+  }
+  return options;
+}
+
+ProxyOptions proxy_options(const Config& config) {
+  ProxyOptions options;
+  ProxyTimeouts& timeouts = options.timeouts;
+  timeouts.connect = config.timeouts.connect;
+  timeouts.first_byte_stream = config.timeouts.first_byte_stream;
+  timeouts.first_byte_plain = config.timeouts.first_byte_plain;
+  timeouts.gap = config.timeouts.gap;
+  timeouts.head_hold = config.timeouts.head_hold;
+  timeouts.upstream_idle = config.timeouts.upstream_idle;
+  timeouts.upstream_unacknowledged = config.timeouts.upstream_unacknowledged;
+  timeouts.client_head = config.timeouts.client_head;
+  timeouts.client_body_gap = config.timeouts.client_body_gap;
+  timeouts.client_idle = config.timeouts.client_idle;
+  timeouts.client_stall = config.timeouts.client_stall;
+  timeouts.shutdown_delay = config.timeouts.shutdown_delay;
+  timeouts.shutdown_grace = config.timeouts.shutdown_grace;
+  options.limits.max_body = config.features.max_body;
+  options.limits.body_memory = config.limits.body_memory;
+  options.limits.held_answer = config.limits.held_answer;
+  options.retry.tries = config.retry.tries;
+  options.retry.after_sent = config.retry.after_sent;
+  options.retry.budget_share = config.retry.budget_share;
+  options.retry.budget_min = config.retry.budget_min;
+  options.retry.budget_window = config.retry.budget_window;
+  options.proxied_paths = config.paths.proxied;
+  options.refused_paths = config.paths.refused;
+  options.stateless_paths = config.retry.stateless_paths;
+  options.forward_unknown_model = config.models.forward_unknown;
+  options.block_bytes = config.features.block_bytes;
+  options.bytes_per_token = config.features.bytes_per_token;
+  options.session_headers = config.features.session_headers;
+  return options;
+}
+
+PoolPurpose pool_purpose(const std::string& word) {
+  if (word == "long_context") return PoolPurpose::kLongContext;
+  if (word == "long_generation") return PoolPurpose::kLongGeneration;
+  return PoolPurpose::kGeneral;
+}
+
+Result<ReplicaSpec> replica_spec(const ReplicaConfig& replica, const std::string& pool,
+                                 const Config& config) {
+  Result<ReplicaUrl> url = parse_replica_url(replica.url);
+  if (!url) return url.error();
+  ReplicaSpec spec;
+  spec.url = replica.url;
+  spec.host = std::move(url->host);
+  spec.port = url->port;
+  spec.authority = std::move(url->authority);
+  spec.path_prefix = std::move(url->path_prefix);
+  spec.weight = replica.weight;
+  spec.pool = pool;
+  spec.api_key = replica.api_key;
+  spec.api_key_upstream = replica.api_key_upstream;
+  spec.health_path = replica.health_path.empty() ? config.health.path : replica.health_path;
+  spec.health_port = replica.health_port;
+  spec.metrics_path = replica.metrics_path;
+  spec.metrics_port = replica.metrics_port;
+  return spec;
+}
+
+}  // namespace pointsman

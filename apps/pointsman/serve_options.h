@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+#include "config/config.h"
+#include "core/router.h"
+#include "feeds/feeds.h"
+#include "proxy/proxy_options.h"
+#include "runtime/fleet.h"
+#include "runtime/health.h"
+
+namespace pointsman {
+
+// The configuration in the terms of each part of the router. Nothing is decided here.
+
+[[nodiscard]] Router::Options router_options(const Config& config, std::uint64_t seed);
+[[nodiscard]] HealthOptions health_options(const Config& config);
+[[nodiscard]] Feeds::Options feeds_options(const Config& config, std::uint64_t seed);
+// `threads` and the address of `listen` are filled in by the caller.
+[[nodiscard]] ProxyOptions proxy_options(const Config& config);
+[[nodiscard]] PoolPurpose pool_purpose(const std::string& word);
+// The URL must have passed the configuration's checks.
+[[nodiscard]] Result<ReplicaSpec> replica_spec(const ReplicaConfig& replica,
+                                               const std::string& pool, const Config& config);
+
+}  // namespace pointsman

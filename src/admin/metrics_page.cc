@@ -1,0 +1,192 @@
+#include "admin/metrics_page.h"
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "admin/replica_figures.h"
+
+namespace pointsman {
+namespace {
+
+using Type = Exposition::Type;
+
+class Page {
+ public:
+  explicit Page(const ShownState& state)
+      : state_(state), now_(state.clock.now()), replicas_(replica_figures(state)) {}
+
+  std::string write() {
+    state_.metrics.write(out_);
+    write_replicas();
+    write_router();
+    out_.family("pointsman_ready", Type::kGauge, "1 where a request could be served now.");
+    out_.sample({}, state_.ready && state_.ready() ? 1.0 : 0.0);
+    if (state_.access_log != nullptr) {
+      out_.family("pointsman_access_log_lines_dropped_total", Type::kCounter,
+                  "Lines of the access log that were lost since it could not be written in time.");
+      out_.sample({}, state_.access_log->dropped_lines());
+    }
+    out_.family("pointsman_build_info", Type::kGauge, "Always 1; the version is in the label.");
+    out_.sample({{"version", state_.version}}, 1.0);
+    return out_.take();
+  }
+
+ private:
+  // One sample per replica; `value` gives NaN where there is none.
+  template <typename Value>
+  void per_replica(std::string_view name, Type type, std::string_view help, Value&& value) {
+    out_.family(name, type, help);
+    for (const ReplicaFigures& replica : replicas_) {
+      const double sample = static_cast<double>(value(replica));
+      if (!std::isnan(sample)) {
+        out_.sample({{"replica", replica.status.spec.url}, {"pool", replica.status.spec.pool}},
+                    sample);
+      }
+    }
+  }
+
+  template <typename Value>
+  void per_report(std::string_view name, std::string_view help, Value&& value) {
+    per_replica(name, Type::kGauge, help, [this, &value](const ReplicaFigures& replica) {
+      return replica.signals.fresh(now_) ? static_cast<double>(value(replica.signals))
+                                         : std::nan("");
+    });
+  }
+
+  void write_replicas() {
+    const auto gauge = [this](std::string_view name, std::string_view help, auto value) {
+      per_replica(name, Type::kGauge, help, value);
+    };
+    gauge("pointsman_replica_usable",
+          "1 where the replica may be given new requests: ready, awake, not ejected, not draining.",
+          [](const ReplicaFigures& replica) { return replica.status.usable ? 1 : 0; });
+    gauge("pointsman_replica_ejected", "1 while the replica is left out for what requests met.",
+          [this](const ReplicaFigures& replica) {
+            return replica.status.health.ejected(now_) ? 1 : 0;
+          });
+    gauge("pointsman_replica_draining", "1 while the replica is being drained.",
+          [](const ReplicaFigures& replica) { return replica.status.draining ? 1 : 0; });
+
+    gauge("pointsman_replica_in_flight", "Requests sent to the replica and not ended.",
+          [](const ReplicaFigures& replica) { return replica.load.in_flight; });
+    gauge("pointsman_replica_awaiting_first_token",
+          "Those of them that may still be queued or in prefill.",
+          [](const ReplicaFigures& replica) { return replica.load.awaiting; });
+    gauge("pointsman_replica_outstanding_prefill_tokens",
+          "Prompt tokens charged to the replica and expected to be still uncomputed.",
+          [](const ReplicaFigures& replica) { return replica.load.prefill_tokens; });
+    gauge("pointsman_replica_charged_prompt_tokens",
+          "Prompt tokens of all requests in flight on the replica.",
+          [](const ReplicaFigures& replica) { return replica.load.prompt_tokens; });
+    gauge("pointsman_replica_prefill_tokens_per_second",
+          "Prompt tokens that the replica computes in a second, as learnt from streams.",
+          [](const ReplicaFigures& replica) { return replica.prefill_rate; });
+
+    per_report("pointsman_replica_kv_usage", "Share of the KV cache in use, as reported.",
+               [](const Signals& signals) { return signals.kv_usage; });
+    per_report("pointsman_replica_running", "Requests in the running batch, as reported.",
+               [](const Signals& signals) { return signals.running; });
+    per_report("pointsman_replica_waiting", "Requests queued in the engine, as reported.",
+               [](const Signals& signals) { return signals.waiting; });
+    per_report("pointsman_replica_queued_tokens",
+               "Prompt tokens queued in the engine, as reported.",
+               [](const Signals& signals) { return signals.queued_tokens; });
+    per_report("pointsman_replica_prefix_hit_rate",
+               "Share of prompt tokens found cached since the engine's start, as reported.",
+               [](const Signals& signals) { return signals.prefix_hit_rate; });
+    per_report("pointsman_replica_kv_capacity_tokens", "Size of the KV cache, as reported.",
+               [](const Signals& signals) {
+                 return signals.kv_capacity_tokens == 0
+                            ? std::nan("")
+                            : static_cast<double>(signals.kv_capacity_tokens);
+               });
+    gauge("pointsman_replica_report_age_seconds",
+          "Age of the replica's newest report; absent where there was none.",
+          [this](const ReplicaFigures& replica) {
+            return replica.signals.observed_at == TimePoint{}
+                       ? std::nan("")
+                       : to_seconds(now_ - replica.signals.observed_at);
+          });
+
+    out_.family("pointsman_replica_scrapes_total", Type::kCounter,
+                "Scrapes of the replica's metrics page.");
+    for (const ReplicaFigures& replica : replicas_) {
+      if (!replica.scrape) continue;
+      const std::string& url = replica.status.spec.url;
+      out_.sample({{"replica", url}, {"result", "good"}}, replica.scrape->good);
+      out_.sample({{"replica", url}, {"result", "failed"}}, replica.scrape->failed);
+    }
+    out_.family("pointsman_replica_tries_total", Type::kCounter,
+                "Requests sent to the replica, by how they ended there.");
+    for (const ReplicaFigures& replica : replicas_) {
+      for (std::size_t i = 0; i < ProxyMetrics::kOutcomes; ++i) {
+        const auto outcome = label(static_cast<ProxyMetrics::ReplicaOutcome>(i));
+        out_.sample({{"replica", replica.status.spec.url}, {"outcome", outcome}},
+                    replica.requests.tries[i]);
+      }
+    }
+    out_.family("pointsman_replica_ttft_seconds", Type::kGauge,
+                "Time to first token of streams in the last minute; absent where there were none.");
+    for (const ReplicaFigures& replica : replicas_) {
+      const RecentQuantiles::Snapshot& ttft = replica.requests.ttft;
+      if (ttft.count == 0) continue;
+      const std::string& url = replica.status.spec.url;
+      out_.sample({{"replica", url}, {"quantile", "0.5"}}, to_seconds(ttft.p50));
+      out_.sample({{"replica", url}, {"quantile", "0.95"}}, to_seconds(ttft.p95));
+    }
+  }
+
+  void write_router() {
+    struct Figures {
+      Router::Counters counters;
+      std::size_t index_bytes;
+      std::uint64_t index_blocks;
+      std::uint64_t evicted_blocks;
+    };
+    const Figures figures = state_.router.with([](const Router& router) {
+      return Figures{router.counters(), router.index().bytes(), router.index().blocks(),
+                     router.index().evicted_blocks()};
+    });
+    const auto counter = [this](std::string_view name, std::uint64_t value, std::string_view help) {
+      out_.family(name, Type::kCounter, help);
+      out_.sample({}, value);
+    };
+    out_.family("pointsman_decisions_total", Type::kCounter,
+                "Choices of a replica, by why it was chosen.");
+    for (std::size_t i = 0; i < kReasons; ++i) {
+      out_.sample({{"reason", label(static_cast<Reason>(i))}}, figures.counters.decisions[i]);
+    }
+    counter("pointsman_decisions_rejected_total", figures.counters.rejected,
+            "Requests for which there was no usable replica.");
+    counter("pointsman_pool_fallbacks_total", figures.counters.pool_fallbacks,
+            "Requests sent to the general pool since their own had no usable replica.");
+    counter("pointsman_prompt_tokens_total", figures.counters.prompt_tokens,
+            "Prompt tokens of requests whose answer carried usage.");
+    counter(
+        "pointsman_predicted_cached_tokens_total", figures.counters.predicted_cached_tokens,
+        "Prompt tokens of those requests that were expected to be cached where they were sent.");
+    counter("pointsman_actual_cached_tokens_total", figures.counters.actual_cached_tokens,
+            "Prompt tokens of those requests that the engines found cached.");
+    out_.family("pointsman_prefix_index_bytes", Type::kGauge, "Memory of the prefix index.");
+    out_.sample({}, std::uint64_t{figures.index_bytes});
+    out_.family("pointsman_prefix_index_blocks", Type::kGauge,
+                "Blocks in the prefix index, counted for each replica that holds them.");
+    out_.sample({}, figures.index_blocks);
+    counter("pointsman_prefix_index_evicted_blocks_total", figures.evicted_blocks,
+            "Blocks dropped from the prefix index for want of room.");
+  }
+
+  const ShownState& state_;
+  const TimePoint now_;
+  const std::vector<ReplicaFigures> replicas_;
+  Exposition out_;
+};
+
+}  // namespace
+
+std::string metrics_page(const ShownState& state) {
+  return Page(state).write();
+}
+
+}  // namespace pointsman

@@ -1,0 +1,35 @@
+#include "admin/replica_figures.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace pointsman {
+
+std::vector<ReplicaFigures> replica_figures(const ShownState& state) {
+  constexpr std::size_t kAtATime = 32;
+  std::vector<ReplicaFigures> all;
+  for (ReplicaStatus& status : state.fleet.status()) {
+    ReplicaFigures figures;
+    figures.status = std::move(status);
+    all.push_back(std::move(figures));
+  }
+  for (std::size_t from = 0; from < all.size(); from += kAtATime) {
+    const std::size_t to = std::min(all.size(), from + kAtATime);
+    state.router.with([&](const Router& router) {
+      for (std::size_t i = from; i < to; ++i) {
+        const ReplicaIndex index = all[i].status.index;
+        all[i].load = router.ledger()[index];
+        all[i].signals = router.signals(index);
+        all[i].prefill_rate = router.prefill_rate(index);
+      }
+    });
+  }
+  const TimePoint now = state.clock.now();
+  for (ReplicaFigures& figures : all) {
+    figures.requests = state.metrics.replica(figures.status.index, now);
+    if (state.scraper != nullptr) figures.scrape = state.scraper->status(figures.status.index);
+  }
+  return all;
+}
+
+}  // namespace pointsman

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "admin/metrics_page.h"
+
+namespace pointsman {
+
+// All that is known of one replica at one moment.
+struct ReplicaFigures {
+  ReplicaStatus status;
+  Load load;
+  Signals signals;
+  double prefill_rate = 0;
+  ProxyMetrics::ReplicaFigures requests;
+  std::optional<Scraper::Status> scrape;
+};
+
+// Of every configured replica, in the order of their numbers. The router's lock is taken for a few
+// replicas at a time, so that a look at a large fleet holds up no decision.
+[[nodiscard]] std::vector<ReplicaFigures> replica_figures(const ShownState& state);
+
+}  // namespace pointsman
