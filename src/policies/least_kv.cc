@@ -1,5 +1,7 @@
 #include "policies/least_kv.h"
 
+#include <algorithm>
+
 namespace pointsman {
 namespace {
 
@@ -22,8 +24,10 @@ void LeastKv::cost(const Context& context, std::span<const ReplicaIndex> candida
         saturated(context, replica, live, queue) ? kSaturated : (kv.known ? kFresh : kNoReading);
     // Among saturated replicas one that says nothing counts as full.
     const double usage = kv.known ? kv.usage : (standing == kSaturated ? 1.0 : 0.0);
+    // Beyond saturation the least used comes before chance: every per cent counts there.
+    const double last = standing == kSaturated ? std::min(usage, 1.0) / 2 : 0.0;
     out[i] = {standing, usage, queue, static_cast<double>(load.prompt_tokens),
-              static_cast<double>(load.in_flight)};
+              load.in_flight + last};
   }
 }
 

@@ -13,7 +13,8 @@ namespace pointsman {
 // the shorter live queue; then fewer charged tokens; then fewer own requests in flight; then
 // chance.
 //
-// A fresh reading below saturation comes before none at all, and a saturated replica last. Weights
+// A fresh reading below saturation comes before none at all, and a saturated replica last; among
+// saturated ones that are level in all this the least used. Weights
 // are not applied: a KV reading is relative to its own capacity already.
 class LeastKv final : public CostScorer {
  public:

@@ -1,0 +1,228 @@
+#include "policies/least_work.h"
+
+#include <gtest/gtest.h>
+
+#include "support/policy.h"
+#include "support/pool_builder.h"
+
+namespace pointsman {
+namespace {
+
+using std::chrono::milliseconds;
+using testing_support::make_policy;
+using testing_support::PoolBuilder;
+
+double cost_of(PoolBuilder& pool, const std::string& name, const LeastWork::Options& options = {}) {
+  LeastWork scorer(options);
+  const Context context = pool.context();
+  const ReplicaIndex replica = pool.index(name);
+  CostKeys keys{};
+  scorer.cost(context, std::span(&replica, 1), std::span(&keys, 1));
+  return keys[0];
+}
+
+// cost = s * (400 + Q + u_shared + 3 u_private + 64 L d) + 200,000 max(0, kv + prompt/capacity -
+// .95)
+TEST(LeastWork, TheCostIsTheFormula) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 1'000;
+  pool.add("idle");
+  EXPECT_DOUBLE_EQ(cost_of(pool, "idle"), 400 + 3 * 1'000);
+  pool.add("busy", {.decoding = 5, .queued = 2, .tokens = 700});
+  EXPECT_DOUBLE_EQ(cost_of(pool, "busy"), 400 + 1'400 + 3 * 1'000 + 64 * 5);
+  pool.add("holder", {.matched = 40});  // 40 blocks of 16: 640 tokens
+  EXPECT_DOUBLE_EQ(cost_of(pool, "holder"), 400 + 3 * 360);
+  pool.add("slow", {.weight = 0.5});
+  EXPECT_DOUBLE_EQ(cost_of(pool, "slow"), 2 * (400 + 3 * 1'000));
+}
+
+TEST(LeastWork, SharedTokensWeighOneAndPrivateOnesThree) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 1'000;
+  pool.shared_blocks = 25;  // 400 tokens seen under several sessions
+  pool.add("none");
+  pool.add("part of the shared", {.matched = 10});
+  pool.add("all of the shared", {.matched = 25});
+  pool.add("beyond", {.matched = 40});
+  EXPECT_DOUBLE_EQ(cost_of(pool, "none"), 400 + 400 + 3 * 600);
+  EXPECT_DOUBLE_EQ(cost_of(pool, "part of the shared"), 400 + 240 + 3 * 600);
+  EXPECT_DOUBLE_EQ(cost_of(pool, "all of the shared"), 400 + 3 * 600);
+  EXPECT_DOUBLE_EQ(cost_of(pool, "beyond"), 400 + 3 * 360);
+  pool.shared_blocks = 1'000;
+  EXPECT_DOUBLE_EQ(cost_of(pool, "none"), 400 + 1'000) << "no more is shared than there is";
+}
+
+TEST(LeastWork, KvUseCostsBeyondTheKnee) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 1'000;
+  pool.add("room", {.kv = 0.5, .capacity = 10'000});
+  pool.add("tight", {.kv = 0.875, .capacity = 10'000});
+  EXPECT_DOUBLE_EQ(cost_of(pool, "room"), 3'400);
+  EXPECT_NEAR(cost_of(pool, "tight"), 3'400 + 200'000 * (0.875 + 0.1 - 0.95), 1e-3);
+  pool.add("sent since", {.kv = 0.875, .capacity = 10'000, .sent_since = 1, .tokens = 500});
+  EXPECT_NEAR(cost_of(pool, "sent since"), 3'900 + 200'000 * (0.875 + 0.05 + 0.1 - 0.95), 1e-3);
+}
+
+TEST(LeastWork, UnknownKvIsAHalfAndUnknownCapacityAddsNothing) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 50'000;
+  pool.add("silent");
+  EXPECT_DOUBLE_EQ(cost_of(pool, "silent"), 400 + 150'000) << "0.5 + 0 is below the knee";
+  pool.add("stale", {.kv = 0.99, .age = std::chrono::seconds(60), .capacity = 100'000});
+  EXPECT_NEAR(cost_of(pool, "stale"), 400 + 150'000 + 200'000 * (0.5 + 0.5 - 0.95), 1e-3);
+  pool.add("no capacity", {.kv = 0.875});
+  EXPECT_DOUBLE_EQ(cost_of(pool, "no capacity"), 400 + 150'000);
+}
+
+TEST(LeastWork, EveryConstantIsAnOption) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 1'000;
+  pool.shared_blocks = 25;
+  pool.add("a", {.kv = 0.75, .capacity = 10'000, .decoding = 2, .queued = 1, .tokens = 100});
+  LeastWork::Options options;
+  options.base_tokens = 10;
+  options.private_weight = 2;
+  options.shared_weight = 0.5;
+  options.decode_tokens = 7;
+  options.routers = 3;
+  options.kv_weight = 1'000;
+  options.kv_knee = 0.75;
+  EXPECT_NEAR(cost_of(pool, "a", options), 10 + 100 + 0.5 * 400 + 2 * 600 + 7 * 3 * 2 + 1'000 * 0.1,
+              1e-6);
+}
+
+TEST(LeastWork, TheHolderWinsUntilWorkPilesUpThere) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 1'000;
+  pool.add("holder", {.kv = 0.2, .waiting = 0, .matched = 50});
+  pool.add("other", {.kv = 0.2, .waiting = 0});
+  const auto policy = make_policy("least_work");
+  EXPECT_EQ(pool.pick(*policy), "holder");
+  pool.book(0, 2'300);
+  EXPECT_EQ(pool.pick(*policy), "holder") << "2,300 + 600 < 3,000";
+  pool.book(0, 200);
+  EXPECT_EQ(pool.pick(*policy), "other") << "2,500 + 600 > 3,000";
+}
+
+TEST(LeastWork, CandidatesAreFilteredByKvAndReportedWaitingOnly) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 1'000;
+  pool.add("kv", {.kv = 0.93, .waiting = 0, .matched = 60});
+  pool.add("waiting", {.kv = 0.1, .waiting = 16, .matched = 60});
+  // 20 own requests without a first token and 40,000 tokens outstanding: the cost's business.
+  pool.add("own", {.kv = 0.1, .waiting = 0, .queued = 20, .tokens = 2'000});
+  EXPECT_EQ(pool.pick(*make_policy("least_work")), "own");
+  EXPECT_EQ(pool.reason, Reason::kPolicy);
+  pool.report(pool.index("own"), 0.99, 0.0);
+  EXPECT_NE(pool.pick(*make_policy("least_work")), "");
+  EXPECT_EQ(pool.reason, Reason::kAllSaturated);
+}
+
+TEST(LeastWork, TiesGoToAFreshReadingThenToFewerInFlightThenToChance) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 100;
+  pool.add("silent");
+  pool.add("fresh", {.kv = 0.3, .waiting = 0});
+  EXPECT_EQ(pool.shares(*make_policy("least_work"), 50).at("fresh"), 50);
+
+  PoolBuilder level;
+  level.features.prompt_tokens = 100;
+  level.add("more", {.kv = 0.3, .decoding = 2});
+  level.add("fewer", {.kv = 0.3, .decoding = 1});
+  const auto policy = make_policy("least_work", {{"decode_tokens", 0.0}});
+  EXPECT_EQ(level.shares(*policy, 50).at("fewer"), 50);
+}
+
+TEST(LeastWork, AFewChoicesKeepTheHolder) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 1'000;
+  pool.add_uniform(30, {.kv = 0.2, .waiting = 0});
+  pool.add("holder", {.kv = 0.2, .waiting = 0, .matched = 60});
+  pool.add("lesser holder", {.kv = 0.2, .waiting = 0, .matched = 20});
+  const auto policy = make_policy("least_work", {{"choices", 2.0}});
+  EXPECT_EQ(pool.shares(*policy, 200).at("holder"), 200);
+  pool.remove("holder");
+  EXPECT_EQ(pool.shares(*policy, 200).at("lesser holder"), 200);
+}
+
+class Speeds : public testing::Test {
+ protected:
+  // Streams whose first token takes `factor` times as long as 50 us a token.
+  void learn(std::initializer_list<double> factors, int samples) {
+    Rng rng(4);
+    for (int i = 0; i < samples; ++i) {
+      ReplicaIndex replica = 0;
+      for (const double factor : factors) {
+        const std::int64_t work = 100 + static_cast<std::int64_t>(rng.below(5'000));
+        const double noise = 0.8 + 0.4 * rng.unit();
+        const Context context = pool.context();
+        scorer.picked(context, replica);
+        scorer.feedback(
+            {.event = Feedback::Event::kFirstToken,
+             .replica = replica,
+             .work_ahead = work,
+             .ttft = from_seconds(factor * noise * 50e-6 * (400 + static_cast<double>(work))),
+             .now = pool.now});
+        ++replica;
+      }
+    }
+  }
+  double slowness(ReplicaIndex replica) {
+    return scorer.slowness(replica, pool.context().replicas[replica].weight);
+  }
+
+  PoolBuilder pool;
+  LeastWork scorer{LeastWork::Options{}};
+};
+
+TEST_F(Speeds, AnEqualFleetStaysAtOneWhateverItsSpeed) {
+  pool.add_uniform(5);
+  learn({7, 7.5, 6.5, 8, 7}, 100);
+  for (ReplicaIndex i = 0; i < 5; ++i) EXPECT_DOUBLE_EQ(slowness(i), 1.0) << "the dead band";
+}
+
+TEST_F(Speeds, AReplicaAtAThirdOfTheSpeedIsFoundOut) {
+  pool.add_uniform(5);
+  learn({1, 1, 3, 1, 1}, 200);
+  EXPECT_NEAR(slowness(2), 3.0, 0.4);
+  EXPECT_DOUBLE_EQ(slowness(0), 1.0);
+  scorer.forget(2);
+  EXPECT_DOUBLE_EQ(slowness(2), 1.0) << "a restarted replica may be another";
+}
+
+TEST_F(Speeds, StartAtOneOverWeightUntilLearnt) {
+  pool.add("small", {.weight = 0.5});
+  pool.add("big", {.weight = 4});
+  EXPECT_DOUBLE_EQ(slowness(0), 2);
+  EXPECT_DOUBLE_EQ(slowness(1), 0.25);
+  learn({1, 1}, 10);
+  EXPECT_DOUBLE_EQ(slowness(0), 2) << "ten streams are not enough";
+}
+
+TEST_F(Speeds, LearntAndConfiguredSpeedsAreOnOneScale) {
+  pool.add_uniform(4, {.weight = 2});
+  learn({1, 1, 1}, 100);  // the fourth has had no stream yet
+  EXPECT_DOUBLE_EQ(slowness(0), 0.5);
+  EXPECT_DOUBLE_EQ(slowness(3), 0.5);
+}
+
+TEST_F(Speeds, SlowerReplicasGetLessWork) {
+  const auto policy = make_policy("least_work");
+  pool.add_uniform(2, {.kv = 0.1, .waiting = 0});
+  pool.features.prompt_tokens = 500;
+  for (int i = 0; i < 300; ++i) {
+    const Context context = pool.context();
+    const auto replica = static_cast<ReplicaIndex>(i % 3 == 0);
+    policy->picked(context, replica);
+    policy->feedback({.event = Feedback::Event::kFirstToken,
+                      .replica = replica,
+                      .work_ahead = 1'600,
+                      .ttft = milliseconds(replica == 1 ? 300 : 100),
+                      .now = pool.now});
+  }
+  const auto counts = pool.burst(*policy, 100);
+  EXPECT_GT(counts.at("r0"), 2 * counts.at("r1"));
+}
+
+}  // namespace
+}  // namespace pointsman
