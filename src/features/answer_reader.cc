@@ -1,6 +1,7 @@
 #include "features/answer_reader.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/ascii.h"
 #include "features/json_read.h"
@@ -51,7 +52,11 @@ std::string_view object_at(std::string_view text, std::size_t at) {
   return {};
 }
 
-// The last object under this key (with its quotes) that ends before `limit`. A key cannot occur
+bool contains(std::string_view text, std::string_view part) {
+  return memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
+}
+
+// The last object under this key (with its quotes) that starts before `limit`. A key cannot occur
 // within JSON text: its quotes are escaped there.
 std::string_view last_object(std::string_view text, std::string_view key, std::size_t& limit) {
   while (limit > 0) {
@@ -218,15 +223,17 @@ std::optional<std::string_view> AnswerReader::text_at(std::string_view data, std
 }
 
 void AnswerReader::read_usage(std::string_view text, AnswerFacts& facts) {
+  constexpr std::string_view kUsage = "\"usage\"";
+  constexpr std::string_view kTimings = "\"timings\"";
   AnswerFacts usage;
-  std::size_t limit = text.size();
+  std::size_t limit = contains(text, kUsage) ? text.size() : 0;
   while (limit > 0) {
-    const std::string_view object = last_object(text, "\"usage\"", limit);
+    const std::string_view object = last_object(text, kUsage, limit);
     if (!object.empty() && read_usage_object(object, usage)) break;
   }
   AnswerFacts timings;  // llama.cpp's own, beside or in place of usage
-  limit = text.size();
-  const std::string_view object = last_object(text, "\"timings\"", limit);
+  limit = contains(text, kTimings) ? text.size() : 0;
+  const std::string_view object = last_object(text, kTimings, limit);
   if (!object.empty()) read_usage_object(object, timings);
 
   const auto take = [](auto& into, const auto& first, const auto& second) {

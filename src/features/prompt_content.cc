@@ -50,11 +50,10 @@ void PromptContent::start_ids() {
   if (chain_open_) hasher_.reset(seed_ ^ kIdChains, *blocks_);
 }
 
-void PromptContent::id(std::uint32_t id) {
-  count_.add_ids(1);
-  const char bytes[4] = {static_cast<char>(id), static_cast<char>(id >> 8),
-                         static_cast<char>(id >> 16), static_cast<char>(id >> 24)};
-  take({bytes, sizeof bytes});
+void PromptContent::ids(std::span<const std::uint32_t> ids) {
+  count_.add_ids(ids.size());
+  if (ids.empty() || !reads_bytes()) return;
+  take({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()});
 }
 
 void PromptContent::end_message(std::string_view role) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -34,13 +36,13 @@ class PromptContent {
   void medium(std::string_view bytes);
   // The prompt is of token ids: its chain never meets one of text. To be called before the first.
   void start_ids();
-  void id(std::uint32_t id);
+  void ids(std::span<const std::uint32_t> ids);
 
   // A message ends; roles as the APIs name them. Those of the system and the first of a user
   // become the content part of the session key.
   void end_message(std::string_view role);
   // What follows is no message: its first kSessionBytes become the session key.
-  void start_prompt() { session_left_ = kSessionBytes; }
+  void start_prompt() { session_left_ = std::min(session_left_, kSessionBytes); }
   // The prompts of a batch behind its first are counted, but make no blocks.
   void end_chain() { chain_open_ = false; }
 

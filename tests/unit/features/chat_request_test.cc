@@ -299,6 +299,14 @@ TEST(ChatRequest, TheKeyOfAPromptIsOfItsBeginning) {
   EXPECT_NE(key("a" + start, Api::kCompletions), key("b" + start, Api::kCompletions));
 }
 
+TEST(ChatRequest, WhatIsNotNeededIsNotMade) {
+  for (const char* body : {R"({"prompt":"p"})", R"({"prompt":[1,2]})", R"({"query":"q"})",
+                           R"({"messages":[{"role":"user","content":"x"}]})"}) {
+    EXPECT_EQ(read(body, {}).session_key, 0U) << body;
+    EXPECT_THAT(read(body, {.blocks = false, .session = true}).blocks, IsEmpty()) << body;
+  }
+}
+
 TEST(ChatRequest, ResponsesAreReadLikeMessages) {
   const RequestFacts text =
       read(R"({"model":"m","instructions":"s","input":"one"})", kAll, Api::kResponses);

@@ -1,0 +1,71 @@
+// Any bytes as the body of a request and as an answer. Reading must be safe; the facts must not
+// depend on where the body lies; what a policy does not need must not change the rest.
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "features/answer_reader.h"
+#include "features/chat_request.h"
+#include "features/multipart_model.h"
+
+namespace pointsman {
+namespace {
+
+void check(bool holds) {
+  if (!holds) std::abort();
+}
+
+void fuzz_request(Api api, std::string_view body) {
+  static ChatRequestReader reader({});
+  constexpr Needs kAll{.blocks = true, .session = true};
+  RequestFacts copied;
+  reader.read(api, body, body.size(), "", kAll, copied);
+
+  std::string padded(body);
+  padded.append(ChatRequestReader::kPadding, '}');  // what lies behind the body has no meaning
+  RequestFacts in_place;
+  reader.read(api, std::string_view(padded).substr(0, body.size()), padded.size(), "", kAll,
+              in_place);
+  check(in_place.parsed == copied.parsed && in_place.model == copied.model);
+  check(in_place.blocks == copied.blocks && in_place.session_key == copied.session_key);
+  check(in_place.prompt_tokens == copied.prompt_tokens);
+  check(copied.blocks.size() * copied.block_tokens <= copied.prompt_tokens);
+
+  RequestFacts basics;
+  reader.read(api, body, body.size(), "", {}, basics);
+  check(basics.parsed == copied.parsed && basics.model == copied.model);
+  check(basics.stream == copied.stream);
+  check(basics.max_output_tokens == copied.max_output_tokens);
+  check(basics.blocks.empty() && basics.session_key == 0);
+
+  RequestFacts partial;
+  reader.read_partial(api, body, "h", kAll, partial);
+  check(!partial.parsed && partial.session_key != 0);
+}
+
+void fuzz_answer(Api api, std::string_view body) {
+  static AnswerReader reader;
+  AnswerFacts facts;
+  reader.event(api, "", body, facts);
+  reader.plain(api, body.substr(0, body.size() / 2), body.substr(body.size() / 3), facts);
+  PlainAnswer answer;
+  answer.feed(body);
+  reader.plain(api, answer.beginning(), answer.end(), facts);
+}
+
+}  // namespace
+}  // namespace pointsman
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace pointsman;
+  const std::string_view body(reinterpret_cast<const char*>(data), size);
+  for (const Api api : {Api::kChat, Api::kCompletions, Api::kResponses, Api::kMessages}) {
+    fuzz_request(api, body);
+    fuzz_answer(api, body);
+  }
+  multipart_model("multipart/form-data; boundary=sep-7", body);
+  multipart_model(body, "--b\r\n\r\n\r\n--b--");
+  return 0;
+}
