@@ -21,10 +21,11 @@ struct FeatureOptions {
 // Reads the JSON bodies of inference requests: chat, completions, responses, messages, and what
 // looks like them on other paths.
 //
-// The body is read where it lies and never changed. Model, stream flag and token limits are always
-// read, the prompt only as far as `needs` asks, its token estimate always. Of duplicate keys the
-// last counts, as in the engines. Nothing in a body is an error here: what is not understood is
-// left for the engine to refuse.
+// The body is read where it lies and never changed. Model, stream flag, token limits, the names
+// that may make a session key, and the estimate of the prompt's tokens are always read; blocks and
+// the content part of the session key only where `needs` asks. Of duplicate keys the last counts,
+// as in the engines. Nothing in a body is an error here: what is not understood is left for the
+// engine to refuse.
 //
 // One reader per thread; calls do not depend on each other. About 1 µs for a body of 1 KB and
 // 30 µs for one of 100 KB with blocks.
