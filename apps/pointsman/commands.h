@@ -8,6 +8,7 @@ namespace pointsman {
 // to `app`, and a callback that runs it. The callback returns after a good end, and throws
 // CLI::RuntimeError with the exit status, 1, after it has said on standard error what went wrong.
 void add_check_command(CLI::App& app);
+void add_demo_command(CLI::App& app);
 void add_policies_command(CLI::App& app);
 void add_replica_command(CLI::App& app);
 void add_serve_command(CLI::App& app);

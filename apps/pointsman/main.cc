@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   pointsman::add_serve_command(app);
   pointsman::add_check_command(app);
+  pointsman::add_demo_command(app);
   pointsman::add_policies_command(app);
   pointsman::add_replica_command(app);
   CLI11_PARSE(app, argc, argv);
