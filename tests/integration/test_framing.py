@@ -111,8 +111,16 @@ def test_hop_by_hop_fields_of_a_response_stay_here_D05(world):
     assert response.body == b"ok"
 
 
-def test_a_refused_body_is_never_read_as_a_request_D06(world, cases):
+@pytest.mark.parametrize("target", [b"/v1/no-such-endpoint", b"/no-such-endpoint"])
+def test_a_refused_body_is_never_read_as_a_request_D06(world, cases, target):
+    """Refused by the replica, and by the router itself."""
+
+    def script(connection, request):
+        connection.json(404 if "no-such" in request.target else 200, {})
+
+    world.replica.script = script
     data = (cases / "framing/refused-with-body-then-good.http").read_bytes()
+    data = data.replace(b"/v1/no-such-endpoint", target)
     with world.router.client() as client:
         first = client.send(data).response()
         assert 400 <= first.status < 500
@@ -120,7 +128,8 @@ def test_a_refused_body_is_never_read_as_a_request_D06(world, cases):
             assert client.closed()
         else:
             assert client.response("GET").status == 200
-    assert seen_by_replica(world) == ["/v1/chat/completions"]
+    passed_on = [target.decode()] if target.startswith(b"/v1/") else []
+    assert seen_by_replica(world) == [*passed_on, "/v1/chat/completions"]
 
 
 def test_a_response_until_close_comes_whole_D07(world, cases):

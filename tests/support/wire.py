@@ -293,6 +293,10 @@ def answer_ok(connection, request):
     connection.json(200, {"id": "c1", "object": "chat.completion", "choices": []})
 
 
+# What the router asks of its own accord.
+PROBED = ("/health", "/metrics", "/prometheus/metrics", "/v1/models")
+
+
 class Replica:
     """A server for the router to speak to; `script(connection, request)` answers each request.
 
@@ -357,15 +361,16 @@ class Replica:
 
     def _answered_by_itself(self, connection, request):
         path = request.target.split("?")[0]
-        if request.method != "GET" or path not in ("/health", "/metrics", "/v1/models"):
+        if request.method != "GET" or path not in PROBED:
             return False
         self.probes.append(request)
         if self.probe_script:
             self.probe_script(connection, request)
         elif path == "/health":
             connection.text(200 if self.healthy else 503, b"")
-        elif path == "/metrics":
-            connection.text(404 if self.metrics is None else 200, self.metrics or b"")
+        elif path != "/v1/models":
+            known = path == "/metrics" and self.metrics is not None
+            connection.text(200 if known else 404, self.metrics if known else b"")
         elif isinstance(self.models, int):
             connection.json(self.models, {"error": "no list"})
         elif isinstance(self.models, dict):
