@@ -82,7 +82,12 @@ void Scraper::on_result(Target& target, const HttpGetResult& result) {
   reactor_.timers().arm_at(target.next, target.started + pause);
 
   using Ended = HttpGetResult::Outcome;
-  const bool answered = result.outcome == Ended::kAnswered || result.outcome == Ended::kTooLarge;
+  // A replica that is loading or failing answers everything with 5xx: its health says that.
+  const bool answered =
+      (result.outcome == Ended::kAnswered || result.outcome == Ended::kTooLarge) &&
+      result.status < 500;
+  // It may come back as another engine.
+  if (result.outcome == Ended::kRefused) target.other_path_tried = false;
   if (!result.answered(200)) return failed(target, describe_answer(result), answered);
   const EngineReading reading = metrics_.read(result.body);
   if (reading.engine.empty() && !reading.any_load()) {
@@ -109,7 +114,7 @@ void Scraper::apply(Target& target, const EngineReading& reading) {
 void Scraper::failed(Target& target, std::string problem, bool answered) {
   ++target.status.failed;
   target.status.problem = std::move(problem);
-  if (!answered) return;  // its health says what there is to say
+  if (!answered) return;
   // A replica that answers but has no such page (any more) is not known to be asleep.
   fleet_.set_awake(target.index, true);
   if (target.spec->metrics_path == kUsualPath && !target.other_path_tried) {

@@ -23,8 +23,8 @@ namespace pointsman {
 //
 // A page that cannot be had or read changes nothing: the last report grows old by itself, and after
 // three intervals it says nothing. The first time a replica answers without a page that is
-// understood, one line is logged. Where the usual /metrics is not that page, trtllm-serve's
-// /prometheus/metrics is tried.
+// understood, one line is logged; not for 5xx, which its health tells. Where the usual /metrics is
+// not that page, trtllm-serve's /prometheus/metrics is tried.
 //
 // For the reactor's thread.
 class Scraper {

@@ -126,6 +126,22 @@ TEST_F(ScraperTest, APageThatIsMissingOrNotUnderstoodIsUnknownWithOneWarning) {
   }
 }
 
+TEST_F(ScraperTest, AReplicaThatIsLoadingIsNotWarnedOf) {
+  std::atomic<bool> loading{true};
+  Served served([&](const HttpRequest& request, const HttpResponse& response) {
+    EXPECT_EQ(request.path, "/metrics");
+    if (loading) return response.send(503, "application/json", "{}");
+    response.send(200, "text/plain", "llamacpp:requests_deferred 3\n");
+  });
+  const ReplicaIndex a = add(served.port());
+  start({.interval = milliseconds(1), .own_metrics = {}});
+  EXPECT_TRUE(eventually([&] { return status(a).failed >= 3; }));
+  loading = false;
+  EXPECT_TRUE(eventually_good(a));
+  EXPECT_EQ(signals(a).waiting, 3);
+  EXPECT_EQ(g_warnings, 0);
+}
+
 TEST_F(ScraperTest, TheOtherUsualPathIsTried) {
   Served served([](const HttpRequest& request, const HttpResponse& response) {
     if (request.path == "/metrics") return response.send(200, "application/json", "[]");
