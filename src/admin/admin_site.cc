@@ -7,9 +7,9 @@
 
 #include "admin/access_rules.h"
 #include "admin/json_tree.h"
-#include "admin/pushed_report.h"
 #include "admin/replica_figures.h"
 #include "base/ascii.h"
+#include "feeds/pushed_signals.h"
 #include "http/openai_error.h"
 #include "http/url.h"
 #include "telemetry/json_writer.h"
@@ -296,33 +296,10 @@ std::optional<ReplicaStatus> AdminSite::find_replica(std::string_view name) cons
 }
 
 Reply AdminSite::push_signals(const HttpRequest& request) {
-  const Result<YamlNode> tree = parse_json_tree(request.body);
-  if (!tree) return error_reply(400, "body", tree.error().message);
-  const Result<PushedReport> report = read_pushed_report(*tree);
-  if (!report) return error_reply(400, "body", report.error().message);
-  const std::optional<ReplicaStatus> status = find_replica(report->replica);
-  if (!status) {
-    return error_reply(404, "replica", "no replica '" + report->replica.substr(0, 200) + "'");
-  }
-  Duration age{};
-  if (report->timestamp) {
-    const double seconds = actions_.unix_time() - *report->timestamp;
-    if (seconds < -5.0) {
-      return error_reply(400, "timestamp", "the time stamp lies in the future: are clocks set?");
-    }
-    // Clocks may differ a little; a report is never newer than its arrival.
-    age = from_seconds(std::min(std::max(seconds, 0.0), 1e6));
-  }
-  const TimePoint now = state_.clock.now();
-  Signals signals = report->signals;
-  signals.observed_at = now - age;
-  signals.max_age = options_.report_max_age;
-  state_.router.with([&](Router& router) {
-    // Reports may overtake each other on their way.
-    if (router.signals(status->index).observed_at > signals.observed_at) return;
-    signals.window = router.report_opened(status->index);
-    router.report_applied(status->index, signals);
-  });
+  const Result<void> taken =
+      take_pushed_signals(request.body, state_.fleet, state_.router, options_.report_max_age,
+                          state_.clock.now(), actions_.unix_time());
+  if (!taken) return error_reply(400, "signals", taken.error().message);
   return json_reply(200, "{}");
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "admin/metrics_page.h"
@@ -22,7 +24,7 @@ namespace pointsman {
 //                DELETE /v1/replicas/R    take one out; its running exchanges end in peace
 //                POST /v1/replicas/R/drain, …/undrain
 //                GET /v1/config           every value in effect and where it came from
-//                POST /v1/signals         {"replica", "kv_usage", …, "timestamp"}: a report pushed
+//                POST /v1/signals         a report that is pushed (feeds/pushed_signals.h)
 // R is a replica's number, its HOST:PORT, or its URL, percent-encoded.
 //
 // Calls that change something need Content-Type application/json and a Host header that is an

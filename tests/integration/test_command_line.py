@@ -1,0 +1,125 @@
+"""The program as a person meets it: commands, messages, and documents that must agree with it."""
+
+import json
+import pathlib
+import re
+import socket
+import subprocess
+
+import pytest
+from support.processes import POINTSMAN, ROOT, Listening
+from support.wire import Client
+
+ENVIRONMENT = {"ENGINE_KEY": "k-1", "PATH": "/usr/bin:/bin"}
+
+
+def run(*words, environment=None):
+    return subprocess.run(
+        [POINTSMAN, *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment if environment is not None else ENVIRONMENT,
+    )
+
+
+@pytest.mark.parametrize("page, command", [("config", "check"), ("policies", "policies")])
+def test_the_page_is_what_the_program_prints(page, command):
+    assert run(command, "--markdown").stdout == (ROOT / f"docs/{page}.md").read_text()
+
+
+def test_the_list_of_metrics_is_what_the_program_shows(start, tmp_path):
+    log = tmp_path / "access.log"
+    words = ["serve", "--replicas", "http://127.0.0.1:9", "--listen", "127.0.0.1:0"]
+    words += ["--admin", "127.0.0.1:0", "--threads", "1", "--access-log", log]
+    router = start(Listening([POINTSMAN, *words], ports=("listening", "admin")))
+    with Client(router.urls["admin"]) as client:
+        text = client.get("/metrics").body.decode()
+    families = re.findall(r"# HELP (\S+) (.*)\n# TYPE \S+ (\S+)\n", text)
+    rows = [f"| `{name}` | {kind} | {meaning} |" for name, meaning, kind in families]
+    page = (ROOT / "docs/metrics.md").read_text()
+    assert rows == [row for row in page.splitlines() if row.startswith("| `")]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
+def test_every_example_is_valid(path):
+    result = run("check", path)
+    assert result.returncode == 0, result.stderr
+    assert "the configuration is valid" in result.stdout
+    assert "k-1" not in result.stdout
+
+
+def test_the_readmes_configuration_is_valid(tmp_path):
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    for number, block in enumerate(blocks):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(block)
+        assert run("check", path).returncode == 0, block
+
+
+def test_check_shows_values_with_their_origin(tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text("replicas: [http://a:1]\nretry: {tries: 1}\nadmin_access: {key: hidden}\n")
+    result = run("check", "-c", path, "--threads", "2")
+    assert result.returncode == 0
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["retry.tries", "1", f"{path}:2"] in lines
+    assert ["threads", "2", "--threads"] in lines
+    assert ["timeouts.connect", "5s", "default"] in lines
+    assert "hidden" not in result.stdout
+    assert "warning: pool general has one replica" in result.stdout
+
+
+def test_policies_as_json_names_kind_options_and_stability():
+    policies = json.loads(run("policies", "--json").stdout)["policies"]
+    presets = {entry["name"]: entry for entry in policies if entry["kind"] == "preset"}
+    expected = "round_robin random least_connections least_response_time ring_hash maglev least_kv"
+    expected += " global_least_kv prefix_aware weighted session_affinity least_work"
+    assert set(expected.split()) <= presets.keys()
+    choices = [o for o in presets["least_kv"]["options"] if o["name"] == "choices"][0]
+    assert choices["default"] == 2 and choices["low"] <= 2 <= choices["high"]
+    assert {entry["kind"] for entry in policies} >= {"preset", "filter", "sampler", "cost", "picker"}
+    assert {entry["stability"] for entry in policies} <= {"stable", "experimental"}
+
+
+def faults(*words, environment=None):
+    result = run("serve", *words, environment=environment)
+    assert result.returncode == 1, result
+    assert result.stdout == ""
+    return result.stderr
+
+
+def test_what_is_wrong_is_one_line_with_file_line_and_remedy(tmp_path):
+    path = tmp_path / "pointsman.yaml"
+    path.write_text("replicas: [http://a:1]\npolicy:\n  preset: least_kv\n  chioces: 2\n")
+    text = faults("-c", path)
+    assert text.startswith(f"{path}:4: policy.chioces: unknown key (known: ")
+    assert text.endswith("nearest: choices)\n") and text.count("\n") == 1
+    assert "--replicas" in faults()
+    assert "cannot be read" in faults("-c", tmp_path / "absent.yaml")
+    assert "nearest: least_kv" in faults("--replicas", "http://a:1", "--policy", "lesat_kv")
+    path.write_text("replicas: [{url: 'http://a:1', api_key: '${NO_SUCH_VARIABLE}'}]\n")
+    assert "NO_SUCH_VARIABLE is not set" in faults("-c", path)
+
+
+def test_tls_to_a_replica_is_refused_with_a_clear_text():
+    text = faults("--replicas", "https://models.test")
+    assert "https://models.test" in text and "TLS" in text and text.count("\n") == 1
+
+
+@pytest.mark.parametrize("port", ["listen", "admin", "observe"])
+def test_a_port_in_use_is_named_with_its_remedy(port):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        words = {"--listen": "127.0.0.1:0", "--admin": "127.0.0.1:0", f"--{port}": address}
+        flags = [word for pair in words.items() for word in pair]
+        result = run("serve", "--replicas", "http://127.0.0.1:9", *flags)
+    assert result.returncode == 1
+    lines = result.stderr.splitlines()
+    assert address in lines[-1] and f"--{port}" in lines[-1], result.stderr
+
+
+def test_the_version_is_told():
+    assert re.fullmatch(r"pointsman \d+\.\d+\.\d+\n", run("--version").stdout)
