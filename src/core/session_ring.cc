@@ -180,8 +180,9 @@ std::uint64_t fingerprint(std::span<const ReplicaIndex> candidates,
   std::uint64_t sum = candidates.size();
   for (const ReplicaIndex candidate : candidates) {
     const Replica& replica = replicas[candidate];
-    sum += mix(replica.identity ^ std::rotl(std::bit_cast<std::uint64_t>(replica.weight), 32) ^
-               (candidate * 0x9e3779b97f4a7c15ULL));
+    // The identity is mixed by itself first, so that no pattern in it can cancel the index.
+    sum += mix(mix(replica.identity) + candidate +
+               std::rotl(std::bit_cast<std::uint64_t>(replica.weight), 32));
   }
   return sum;
 }
