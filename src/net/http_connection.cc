@@ -86,10 +86,8 @@ void HttpConnection::start() {
 void HttpConnection::detach_response() {
   if (response_ == nullptr) return;
   // Moved out first: what a callback holds may be the last copy of this very response.
-  const std::function<void()> on_gone = std::move(response_->on_gone);
-  const std::function<void()> on_drained = std::move(response_->on_drained);
-  response_->on_gone = nullptr;
-  response_->on_drained = nullptr;
+  const std::function<void()> on_gone = std::exchange(response_->on_gone, nullptr);
+  const std::function<void()> on_drained = std::exchange(response_->on_drained, nullptr);
   response_->connection = nullptr;
   response_ = nullptr;
 }

@@ -78,9 +78,9 @@ void UpstreamPool::keep(UpstreamConnectionPtr connection) {
   connection->stream_->attach(*connection);
   connection->stream_->want_read();
   reactor_.timers().arm_at(connection->idle_timer_, reactor_.coarse_now() + options_.idle);
-  idle_by_target_[connection->target_].push_back(*connection);
+  auto& idle = idle_by_target_[connection->target_];
+  idle.push_back(*connection.release());  // the list has it now
   ++idle_;
-  connection.release();  // the list has it now
 }
 
 void UpstreamPool::drop(std::uint32_t target) {

@@ -11,7 +11,6 @@ namespace {
 
 using asio::ip::make_address;
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 Result<Resolver::Endpoints> ask(Resolver& resolver, Reactor& reactor, std::string_view host) {
   std::promise<Result<Resolver::Endpoints>> promise;
