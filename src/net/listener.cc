@@ -14,6 +14,10 @@ namespace {
 // Taken at one go, so that a flood of connections does not starve the ones that are served.
 constexpr int kAcceptsPerWake = 64;
 
+// Seconds. A client whose host died without a word is noticed within a few minutes.
+constexpr int kKeepaliveIdle = 60;
+constexpr int kKeepaliveInterval = 15;
+
 bool set_option(int socket, int level, int name, int value) {
   return ::setsockopt(socket, level, name, &value, sizeof(value)) == 0;
 }
@@ -50,6 +54,9 @@ Result<void> Listener::listen(std::string_view address, std::uint16_t port) {
   const int socket = acceptor_.native_handle();
   if (!set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1) ||
       !set_option(socket, SOL_SOCKET, SO_REUSEPORT, 1) ||
+      !set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1) ||
+      !set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveIdle) ||
+      !set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveInterval) ||
       !set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1) ||
       !set_option(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, options_.unsent_limit)) {
     return failed({errno, std::system_category()});

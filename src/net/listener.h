@@ -15,8 +15,8 @@ namespace pointsman {
 // Accepts connections of the data port on one reactor. Several listeners, one per reactor, share
 // the port (SO_REUSEPORT): the kernel spreads new connections over them.
 //
-// Accepted sockets are non-blocking and inherit from the listening socket: TCP_NODELAY, and
-// TCP_NOTSENT_LOWAT, which bounds what a client that reads nothing makes the kernel hold.
+// Accepted sockets are non-blocking and inherit from the listening socket: TCP_NODELAY, keepalive,
+// and TCP_NOTSENT_LOWAT, which bounds what a client that reads nothing makes the kernel hold.
 //
 // For the reactor's thread only; listen() also before run().
 class Listener {

@@ -16,6 +16,10 @@ namespace {
 
 constexpr std::string_view kJson = "application/json";
 
+// Memory that a spare exchange may keep: a head, and the blocks of a prompt of 128 KiB.
+constexpr std::size_t kUsualText = 4096;
+constexpr std::size_t kUsualBlocks = 2048;
+
 // Where model lists are asked for again; longer than any probe's time-out would serve nobody.
 constexpr Duration kModelsWait = std::chrono::seconds(2);
 
@@ -57,7 +61,7 @@ void Exchange::reset() {
   response_head_.clear();
   held_.clear();
   hold_ = Hold::kNone;
-  head_sent_ = reuse_upstream_ = event_stream_ = first_token_seen_ = false;
+  head_sent_ = reuse_upstream_ = event_stream_ = first_token_seen_ = response_learnt_ = false;
   client_keeps_ = true;
   first_token_at_ = last_output_at_ = TimePoint{};
   status_ = 0;
@@ -69,6 +73,12 @@ void Exchange::reset() {
   timer_.cancel();
   hold_timer_.cancel();
   unlink();
+  // One unusual request is no reason to keep its memory for all usual ones.
+  for (std::string* text : {&upstream_unsent_, &response_head_, &saved_answer_, &tunnel_unsent_,
+                            &facts_.model, &path_, &request_id_}) {
+    if (text->capacity() > kUsualText) std::string().swap(*text);
+  }
+  if (facts_.blocks.capacity() > kUsualBlocks) std::vector<BlockHash>().swap(facts_.blocks);
 }
 
 void Exchange::wait(Wait what, Duration limit) {

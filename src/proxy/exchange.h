@@ -146,6 +146,7 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   void send_head_and(std::string_view body);
   void forward(std::string_view bytes);
   void observe(std::string_view payload);
+  void learn_response(TimePoint now);
   void drop_request();
   void keep_upstream();
   void complete();
@@ -212,6 +213,7 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   bool client_keeps_ = true;  // the client's connection stays open after this answer
   bool event_stream_ = false;
   bool first_token_seen_ = false;
+  bool response_learnt_ = false;
   TimePoint first_token_at_{};
   TimePoint last_output_at_{};
   AnswerObserver observer_;

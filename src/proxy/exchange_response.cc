@@ -12,6 +12,9 @@
 namespace pointsman {
 namespace {
 
+// What a stream of minutes may keep of its prompt.
+constexpr std::size_t kFewBlocks = 256;
+
 constexpr std::string_view kDrainingText = "cannot schedule new futures";
 
 // An answer's status as a reason to try elsewhere. 500 is one only with the text that says that
@@ -79,7 +82,12 @@ void Exchange::on_response_bytes(std::string_view in) {
 void Exchange::on_response_head(std::string_view head_bytes, std::string_view rest) {
   ResponseHead& head = response_parser_.head();
   const int status = head.status();
-  if (status == 101) return start_tunnel(rest);
+  if (status == 101) {
+    if (iequals(request_parser_.head().upgrade(), "websocket")) return start_tunnel(rest);
+    // A switch that nobody asked for: what follows is no HTTP that we could pass on.
+    const RequestFailure fault = RequestFailure::kConnection;
+    return try_failed(RetryReason::kLost, &fault);
+  }
 
   if (shard_.deps().orca_report) {
     if (const auto report = head.find("endpoint-load-metrics")) {
@@ -92,7 +100,9 @@ void Exchange::on_response_head(std::string_view head_bytes, std::string_view re
   const std::string_view coding = head.content_encoding();
   const bool compressed = !coding.empty() && !iequals(coding, "identity");
   response_body_.start(kind, head.content_length().value_or(0), http10_);
-  observer_.start(good ? rule_.api : Api::kOther, event_stream_, compressed);
+  // A stream in another form than events is not looked into.
+  observer_.start(good ? rule_.api : Api::kOther, event_stream_,
+                  compressed || (facts_.stream && !event_stream_));
   reuse_upstream_ = head.keep_alive() && kind != BodyKind::kUntilClose;
 
   if (event_stream_) {
@@ -126,20 +136,31 @@ bool Exchange::may_be_retried(int status) {
 
 void Exchange::observe(std::string_view payload) {
   const int outputs = observer_.take(payload, shard_.answer_reader());
-  if (!event_stream_ || !observer_.first_token()) return;
+  if (!event_stream_ && !facts_.stream) return;
+  if (observer_.response_id() != 0 && !response_learnt_) learn_response(shard_.reactor().now());
+  if (!observer_.first_token()) return;
   const TimePoint now = shard_.reactor().now();
   if (!first_token_seen_) {
     first_token_seen_ = true;
     first_token_at_ = last_output_at_ = now;
-    shard_.metrics().ttft.observe(now - started_);
-    shard_.deps().metrics.replica_ttft(replica_, now - tried_at_, now);
+    if (event_stream_) {
+      shard_.metrics().ttft.observe(now - started_);
+      shard_.deps().metrics.replica_ttft(replica_, now - tried_at_, now);
+    }
     shard_.deps().router.with([&](Router& router) { router.first_token(charge_, now); });
     return;
   }
-  if (outputs == 0) return;
+  if (outputs == 0 || !event_stream_) return;
   const Duration each = (now - last_output_at_) / outputs;
   for (int i = 0; i < outputs; ++i) shard_.metrics().itl.observe(each);
   last_output_at_ = now;
+}
+
+// A later request that continues this response has to find its replica.
+void Exchange::learn_response(TimePoint now) {
+  response_learnt_ = true;
+  shard_.deps().router.with(
+      [&](Router& router) { router.learn_response(observer_.response_id(), replica_, now); });
 }
 
 void Exchange::take_body(std::string_view in) {
@@ -224,6 +245,9 @@ void Exchange::drop_request() {
   client_->input().release_if_empty();
   has_request_ = false;
   body_.release_memory();
+  if (event_stream_ && facts_.blocks.capacity() > kFewBlocks) {
+    std::vector<BlockHash>().swap(facts_.blocks);
+  }
 }
 
 void Exchange::forward(std::string_view bytes) {
@@ -277,10 +301,7 @@ void Exchange::complete() {
     fleet.request_succeeded(replica_);
     shard_.deps().activity.completed(replica_, now);
   }
-  if (observer_.response_id() != 0 && status < 300) {
-    shard_.deps().router.with(
-        [&](Router& router) { router.learn_response(observer_.response_id(), replica_, now); });
-  }
+  if (observer_.response_id() != 0 && !response_learnt_) learn_response(now);
   shard_.metrics().response_bytes.add(response_bytes_);
   release_charge(status >= 500 ? Feedback::Event::kFailed : Feedback::Event::kFinished);
   keep_upstream();

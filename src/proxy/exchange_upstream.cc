@@ -36,6 +36,12 @@ GivingUp giving_up(RetryReason reason) {
   return {"upstream_error", "the replica could not serve the request"};
 }
 
+// Failures that are the router's own and say nothing about the replica.
+bool is_own_lack(const std::error_code& error) {
+  return error.value() == EMFILE || error.value() == ENFILE || error.value() == ENOBUFS ||
+         error.value() == ENOMEM || error.value() == EADDRNOTAVAIL;
+}
+
 }  // namespace
 
 void Exchange::connect() {
@@ -74,11 +80,17 @@ void Exchange::connect() {
 void Exchange::connect_to(const asio::ip::tcp::endpoint& endpoint) {
   std::error_code error;
   upstream_ = shard_.upstreams().open(replica_, endpoint, error);
+  if (!upstream_ && is_own_lack(error)) {
+    return reply_own({.status = 503,
+                      .type = traits(ErrorKind::kInternal).openai_type,
+                      .message = "the router has no descriptor or port left",
+                      .kind = "out_of_descriptors",
+                      .retry_after_s = 1});
+  }
   if (!upstream_) {
-    // Our own lack of descriptors or ports is not the replica's fault.
     const bool refused = error.value() == ECONNREFUSED || error.value() == ECONNRESET;
-    const RequestFailure fault = RequestFailure::kRefused;
-    return try_failed(RetryReason::kRefused, refused ? &fault : nullptr);
+    const RequestFailure fault = refused ? RequestFailure::kRefused : RequestFailure::kConnection;
+    return try_failed(RetryReason::kRefused, &fault);
   }
   shard_.metrics().upstream_connections_opened.add();
   wait(Wait::kConnect, shard_.options().timeouts.connect);

@@ -11,7 +11,8 @@ constexpr Duration kTick = std::chrono::milliseconds(500);
 
 // Names from outside are remembered for as long as the fleet's state lasts, so they are bounded.
 constexpr std::size_t kKnownModels = 64;
-constexpr std::size_t kSpareExchanges = 1024;
+constexpr std::size_t kUsualScratch = std::size_t{1} << 20;
+constexpr std::size_t kSpareExchanges = 256;
 
 std::uint64_t random_seed() {
   std::random_device device;
@@ -58,6 +59,7 @@ void ProxyShard::tick() {
   metrics_.upstream_connections.add(static_cast<std::int64_t>(open) -
                                     static_cast<std::int64_t>(upstreams_counted_));
   upstreams_counted_ = open;
+  if (body_scratch_.capacity() > kUsualScratch) std::string().swap(body_scratch_);
   reactor_.arm(tick_timer_, kTick);
 }
 
