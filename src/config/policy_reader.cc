@@ -1,6 +1,7 @@
 #include "config/policy_reader.h"
 
 #include <algorithm>
+#include <map>
 
 #include "config/units.h"
 
@@ -187,11 +188,10 @@ class PolicyReader {
 }  // namespace
 
 Error ConfigFaults::error() const {
-  std::vector<std::pair<int, std::string>> sorted = faults_;
-  std::stable_sort(sorted.begin(), sorted.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  // Faults of one line stay in the order in which they were found.
+  const std::multimap<int, std::string> by_line(faults_.begin(), faults_.end());
   std::string text;
-  for (const auto& [line, what] : sorted) {
+  for (const auto& [line, what] : by_line) {
     if (!text.empty()) text += '\n';
     text += (file_.empty() ? file_ : place(line) + ": ") + what;
   }

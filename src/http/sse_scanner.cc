@@ -97,6 +97,8 @@ bool SseScanner::end_of_event() {
 void SseScanner::clear_event() {
   name_.clear();
   kept_.clear();
+  if (kept_.capacity() > kSpare) std::string().swap(kept_);
+  if (line_.empty() && line_.capacity() > kSpare) std::string().swap(line_);
   pending_ = has_data_ = in_event_ = too_long_ = false;
 }
 

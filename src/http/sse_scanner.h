@@ -21,7 +21,9 @@ struct SseEvent {
 // bytes is passed over and counted, so that at most twice that much is ever kept. Not thread-safe.
 class SseScanner {
  public:
-  static constexpr std::size_t kDefaultMaxEvent = 64 * 1024;
+  // The first event of /v1/responses repeats the instructions and tools of the request, its last
+  // one the whole answer: with agents some hundred kilobytes.
+  static constexpr std::size_t kDefaultMaxEvent = 256 * 1024;
 
   explicit SseScanner(std::size_t max_event = kDefaultMaxEvent) : max_event_(max_event) {}
 
@@ -57,6 +59,9 @@ class SseScanner {
   void keep_pending();
   void pass_over();
   [[nodiscard]] std::string_view data() const { return pending_ ? view_ : std::string_view(kept_); }
+
+  // Memory that stays after an event that was kept.
+  static constexpr std::size_t kSpare = 4096;
 
   std::size_t max_event_;
   std::string line_;  // the unfinished line
