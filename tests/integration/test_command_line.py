@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 from support.processes import POINTSMAN, ROOT, Listening
-from support.wire import Client
+from support.router import Router
+from support.wire import Client, Replica
 
 ENVIRONMENT = {"ENGINE_KEY": "k-1", "PATH": "/usr/bin:/bin"}
 
@@ -39,6 +40,21 @@ def test_the_list_of_metrics_is_what_the_program_shows(start, tmp_path):
     rows = [f"| `{name}` | {kind} | {meaning} |" for name, meaning, kind in families]
     page = (ROOT / "docs/metrics.md").read_text()
     assert rows == [row for row in page.splitlines() if row.startswith("| `")]
+
+
+def test_what_clients_invent_never_makes_a_series(start):
+    router = start(Router([start(Replica())]))
+
+    def send(number):
+        with router.client() as client:
+            client.chat(model=f"invented-{number}").response()
+            client.get(f"/v1/invented-{number}", fields=[("x-session-id", f"s-{number}")])
+
+    send(0)
+    before = router.metrics().keys()
+    for number in range(1, 30):
+        send(number)
+    assert router.metrics().keys() == before
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.yaml")), ids=lambda p: p.name)
