@@ -114,9 +114,9 @@ Result<Fault> parse_fault(std::string_view json) {
   return fault;
 }
 
-std::optional<Fault> FaultQueue::take(std::string_view path) {
+std::optional<Fault> FaultQueue::take(std::string_view path, bool named) {
   for (auto it = faults_.begin(); it != faults_.end(); ++it) {
-    if (!path.starts_with(it->path)) continue;
+    if (!path.starts_with(it->path) || (named && it->path.empty())) continue;
     Fault fault = *it;
     if (it->count > 0 && --it->count == 0) faults_.erase(it);
     return fault;

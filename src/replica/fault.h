@@ -25,7 +25,8 @@ enum class FaultEnd : std::uint8_t {
 //
 // As JSON, for POST /fault; every key is optional, and unknown keys are errors:
 //
-//   path            only requests whose path starts with it; "" (default): every proxied path
+//   path            only requests whose path starts with it; "" (default): every path, but for
+//                   /health, /ping and /metrics, which a fault must name
 //   count           for so many requests, then it is over; 0: until replaced. Default 1
 //   delay_s         wait before anything is sent
 //   status, body, content_type, headers {name: value}
@@ -69,8 +70,8 @@ class FaultQueue {
   void clear() { faults_.clear(); }
   [[nodiscard]] std::size_t size() const { return faults_.size(); }
 
-  // The fault of a request to `path`, counted.
-  [[nodiscard]] std::optional<Fault> take(std::string_view path);
+  // The fault of a request to `path`, counted. `named`: only one that has a `path`.
+  [[nodiscard]] std::optional<Fault> take(std::string_view path, bool named = false);
 
  private:
   std::vector<Fault> faults_;

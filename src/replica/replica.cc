@@ -37,6 +37,11 @@ std::string hex16(std::uint64_t value) {
   return text;
 }
 
+// What probes and scrapes ask for: answered whatever else goes wrong, unless a fault names it.
+bool is_page(std::string_view path) {
+  return path == "/health" || path == "/ping" || path == "/metrics";
+}
+
 void send_error(const HttpResponse& response, const ApiError& error) {
   response.send(error.status, kJson, error.body());
 }
@@ -78,32 +83,38 @@ ReplicaStats Replica::stats() const {
 
 void Replica::handle(HttpRequest request, const HttpResponse& response) {
   if (handle_control(request, response)) return;
-  ++stats_.received;
-  last_request_ = std::make_shared<const HttpRequest>(std::move(request));
-  const std::optional<Fault> fault = faults_.take(last_request_->path);
-  if (!fault) return handle_api(last_request_, response, fault);
+  const bool page = is_page(request.path);
+  const auto kept = std::make_shared<const HttpRequest>(std::move(request));
+  const std::optional<Fault> fault = faults_.take(kept->path, page);
+  if (!page) {
+    ++stats_.received;
+    last_request_ = kept;
+  }
+  if (!fault) return handle_api(kept, response, fault);
   ++stats_.faults;
-  if (fault->delay == Duration{}) return handle_api(last_request_, response, fault);
+  if (fault->delay == Duration{}) return handle_api(kept, response, fault);
   const std::uint64_t held = hold(response);
-  after(fault->delay, [this, request = last_request_, response, fault, held] {
+  after(fault->delay, [this, kept, response, fault, held] {
     if (!held_.contains(held)) return;
     let_go(held);
-    handle_api(request, response, fault);
+    handle_api(kept, response, fault);
   });
 }
 
-bool Replica::handle_control(const HttpRequest& request, const HttpResponse& response) {
-  if (request.path == "/health" || request.path == "/ping") {
-    if (request.method != "GET") {
-      response.send(405, kJson, R"({"detail":"Method Not Allowed"})", {{"Allow", "GET"}});
-    } else {
-      response.send(health_status_, {}, {});
-    }
-  } else if (request.path == "/metrics") {
+void Replica::answer_page(const HttpRequest& request, const HttpResponse& response) const {
+  if (request.path == "/metrics") {
     response.send(
         200, "text/plain; version=1.0.0; charset=utf-8",
         metrics_page(options_.model, options_.engine, driver_.engine().state(), counts_, !asleep_));
-  } else if (request.path == "/fault" && request.method == "DELETE") {
+  } else if (request.method != "GET") {
+    response.send(405, kJson, R"({"detail":"Method Not Allowed"})", {{"Allow", "GET"}});
+  } else {
+    response.send(health_status_, {}, {});
+  }
+}
+
+bool Replica::handle_control(const HttpRequest& request, const HttpResponse& response) {
+  if (request.path == "/fault" && request.method == "DELETE") {
     faults_.clear();
     response.send(200, kJson, "{}");
   } else if (request.path == "/fault") {
@@ -129,6 +140,7 @@ bool Replica::handle_control(const HttpRequest& request, const HttpResponse& res
 void Replica::handle_api(const RequestPtr& request, const HttpResponse& response,
                          const std::optional<Fault>& fault) {
   if (fault && fault->replaces_answer()) return answer_with(*fault, response);
+  if (is_page(request->path)) return answer_page(*request, response);
   const std::string& path = request->path;
   const bool chat = path == "/v1/chat/completions";
   const bool post = chat || path == "/v1/completions" || path == "/tokenize";

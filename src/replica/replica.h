@@ -22,7 +22,7 @@
 namespace pointsman {
 
 struct ReplicaStats {
-  std::uint64_t received = 0;   // requests to the API paths and to paths with a fault
+  std::uint64_t received = 0;   // requests, but for /health, /ping, /metrics and the tests' own
   std::uint64_t completed = 0;  // answered to the end by the engine
   std::uint64_t cancelled = 0;  // the client left before the end
   std::uint64_t faults = 0;
@@ -70,8 +70,9 @@ class Replica {
   using RequestPtr = std::shared_ptr<const HttpRequest>;
 
   void handle(HttpRequest request, const HttpResponse& response);
-  // Requests that are served whatever fault is pending. False: not one of them.
+  // Requests from tests to the replica itself. False: not one of them.
   bool handle_control(const HttpRequest& request, const HttpResponse& response);
+  void answer_page(const HttpRequest& request, const HttpResponse& response) const;
   void handle_api(const RequestPtr& request, const HttpResponse& response,
                   const std::optional<Fault>& fault);
   void complete(const HttpRequest& request, CompletionApi api, const HttpResponse& response,

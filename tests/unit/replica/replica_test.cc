@@ -368,7 +368,34 @@ TEST(ReplicaFaults, AreAddedOverHttpAndShowInTheCounts) {
                        "Content-Length: 10\r\n\r\n{\"x\": 1.0}"));
 }
 
-TEST(ReplicaState, HealthPauseAndRefusal) {
+TEST(ReplicaFaults, ProbesAndScrapesMeetOnlyFaultsThatNameThem) {
+  ServedReplica replica;
+  replica.add_fault({.count = 0, .status = 500});
+  EXPECT_THAT(ask(replica, get("/health")), StartsWith("HTTP/1.1 200 "));
+  replica.add_fault({.path = "/health", .delay = std::chrono::milliseconds(1), .status = 503});
+  replica.add_fault({.path = "/metrics", .delay = std::chrono::milliseconds(1)});
+  EXPECT_THAT(ask(replica, get("/health")), StartsWith("HTTP/1.1 503 "));
+  EXPECT_THAT(ask(replica, get("/health")), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(ask(replica, get("/metrics")), HasSubstr("vllm:num_requests_running"));
+  EXPECT_EQ(replica.stats().received, 0U);
+  EXPECT_EQ(replica.stats().in_flight, 0U);
+}
+
+TEST(ReplicaState, RefusesNewConnectionsForAWhile) {
+  ServedReplica replica;
+  ask(replica, post("/state", R"({"refuse_s": 0.05})"));
+  const auto connects = [&] {
+    asio::io_context io;
+    asio::ip::tcp::socket socket(io);
+    std::error_code error;
+    socket.connect({asio::ip::address_v4::loopback(), replica.port()}, error);
+    return !error;
+  };
+  EXPECT_TRUE(eventually([&] { return !connects(); }));
+  EXPECT_TRUE(eventually(connects));
+}
+
+TEST(ReplicaState, HealthAndSleep) {
   ServedReplica replica;
   ask(replica, post("/state", R"({"health_status": 503})"));
   EXPECT_THAT(ask(replica, get("/health")), StartsWith("HTTP/1.1 503 "));
