@@ -68,7 +68,9 @@ class RequestBody {
   // `count` bytes were read to tail(). Bytes behind the body's end are left in excess().
   Progress advance_moved(std::size_t count);
   // Bytes of the next request that were read to tail(); valid until the next call of anything.
-  [[nodiscard]] std::string_view excess() const { return {own_ + size_, excess_}; }
+  [[nodiscard]] std::string_view excess() const {
+    return excess_ == 0 ? std::string_view() : std::string_view(own_ + size_, excess_);
+  }
 
   // Follows bytes that are streamed through; returns how many belong to the body.
   std::size_t follow(std::string_view in);
