@@ -1,4 +1,5 @@
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -7,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include <signal.h>
 #include <unistd.h>
 
 #include "commands.h"

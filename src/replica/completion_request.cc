@@ -12,7 +12,6 @@ namespace {
 using simdjson::dom::array;
 using simdjson::dom::element;
 using simdjson::dom::element_type;
-using simdjson::dom::object;
 
 ApiError validation_error(std::string_view kind, std::string_view place, std::string_view text) {
   std::string message = "1 validation error:\n  {'type': '";

@@ -118,7 +118,11 @@ std::optional<Fault> FaultQueue::take(std::string_view path, bool named) {
   for (auto it = faults_.begin(); it != faults_.end(); ++it) {
     if (!path.starts_with(it->path) || (named && it->path.empty())) continue;
     Fault fault = *it;
-    if (it->count > 0 && --it->count == 0) faults_.erase(it);
+    if (it->count == 1) {
+      faults_.erase(it);
+    } else if (it->count > 1) {
+      --it->count;
+    }
     return fault;
   }
   return std::nullopt;

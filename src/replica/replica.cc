@@ -60,7 +60,7 @@ Replica::Replica(Reactor& reactor, ReplicaOptions options)
       started_(unix_seconds()),
       driver_(reactor.io(), options_.engine, options_.speed,
               [this](const sim::EngineEvent& event) { on_event(event); }),
-      server_(reactor, server_options(), [this](HttpRequest request, HttpResponse response) {
+      server_(reactor, server_options(), [this](HttpRequest request, const HttpResponse& response) {
         handle(std::move(request), response);
       }) {}
 
