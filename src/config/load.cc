@@ -351,7 +351,7 @@ Result<void> validate_config(const LoadedConfig& loaded) {
 std::vector<std::string> config_warnings(const Config& config) {
   std::vector<std::string> warnings;
   if (config.pools.empty()) {
-    warnings.push_back("no replicas: requests get a 503 until some are added on the admin port");
+    warnings.emplace_back("no replicas: requests get a 503 until some are added on the admin port");
   }
   for (const PoolConfig& pool : config.pools) {
     if (pool.replicas.empty()) {

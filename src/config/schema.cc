@@ -172,7 +172,7 @@ class SectionKeys {
  private:
   template <typename T, typename Read, typename Text>
   SectionKeys& put(const char* name, T Section::* member, std::string type, std::string allowed,
-                   const char* help, Read read, Text text) {
+                   const char* help, const Read& read, const Text& text) {
     Key<Owner> key;
     key.path = prefix_ + name;
     key.type = std::move(type);
