@@ -14,6 +14,7 @@ Router::Options router_options(const Config& config, std::uint64_t seed) {
   options.saturation.queue = config.saturation.queue;
   options.saturation.prefill_tokens = config.saturation.prefill_tokens;
   options.index.max_bytes = config.index.max_bytes;
+  options.index.seed = seed;
   options.pins.capacity = config.responses.capacity;
   options.pins.max_age = config.responses.max_age;
   options.seed = seed;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -19,8 +20,8 @@ struct PoolView {
   PoolPurpose purpose = PoolPurpose::kGeneral;
   std::vector<ReplicaIndex> usable;
   // Per model named by at least one replica's list: the usable replicas that serve it, those that
-  // gave no list (or whose list means nothing, as llama.cpp's) included. Empty while all replicas
-  // serve the same.
+  // gave no list (or whose list means nothing, as llama.cpp's) included. Sorted by name. Empty
+  // while all replicas serve the same.
   std::vector<std::pair<std::string, std::vector<ReplicaIndex>>> by_model;
   // The usable replicas without a meaningful list: where a model that nobody names may be served.
   std::vector<ReplicaIndex> any_model;
@@ -28,9 +29,10 @@ struct PoolView {
   // The usable replicas for `model`; for an empty name all of them.
   [[nodiscard]] std::span<const ReplicaIndex> candidates(std::string_view model) const {
     if (model.empty() || by_model.empty()) return usable;
-    for (const auto& [name_of_model, replicas] : by_model) {
-      if (name_of_model == model) return replicas;
-    }
+    const auto at = std::lower_bound(
+        by_model.begin(), by_model.end(), model,
+        [](const auto& entry, std::string_view wanted) { return entry.first < wanted; });
+    if (at != by_model.end() && at->first == model) return at->second;
     return any_model;
   }
 };

@@ -45,6 +45,7 @@ void PrefixHolders::sample(Context& context, Candidates& candidates) {
 
 void PrefixHolders::picked(const Context& context, ReplicaIndex replica) {
   const std::uint32_t blocks = key_blocks(context.features);
+  if (!table_.salted()) table_.salt(context.rng());
   if (blocks > 0) table_.remember(context.features.blocks[blocks - 1], blocks, replica);
 }
 

@@ -62,7 +62,7 @@ void PrefixTable::forget(ReplicaIndex replica) {
 // The slot that holds the key, or the empty one where it belongs.
 std::size_t PrefixTable::slot_of(BlockHash key) const {
   const std::size_t mask = slots_.size() - 1;
-  std::size_t slot = key & mask;
+  std::size_t slot = home_of(key);
   while (slots_[slot] != kNone && entries_[slots_[slot]].key != key) slot = (slot + 1) & mask;
   return slot;
 }
@@ -85,7 +85,7 @@ void PrefixTable::erase_slot(std::size_t slot) {
   const std::size_t mask = slots_.size() - 1;
   std::size_t gap = slot;
   for (std::size_t next = (gap + 1) & mask; slots_[next] != kNone; next = (next + 1) & mask) {
-    const std::size_t home = entries_[slots_[next]].key & mask;
+    const std::size_t home = home_of(entries_[slots_[next]].key);
     // The one at `next` may move to the gap unless its home lies between them.
     if (((next - home) & mask) >= ((next - gap) & mask)) {
       slots_[gap] = slots_[next];

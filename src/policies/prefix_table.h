@@ -23,6 +23,11 @@ class PrefixTable {
 
   explicit PrefixTable(std::size_t capacity);
 
+  // Keys are hashes of what clients send. Without a salt that they cannot know, a client could
+  // choose prompts that all fall on the same slots. To be called once, while the table is empty.
+  void salt(std::uint64_t salt) { salt_ = salt | 3; }
+  [[nodiscard]] bool salted() const { return salt_ != 1; }
+
   // Adds the replica to the key's holders, most recent first, and makes the key the most recently
   // used. `blocks`: how many blocks of the prompt the key stands for.
   void remember(BlockHash key, std::uint32_t blocks, ReplicaIndex replica);
@@ -57,6 +62,11 @@ class PrefixTable {
     std::array<Holder, kHolders> holder{};
   };
 
+  // Where the key's probing starts.
+  [[nodiscard]] std::size_t home_of(BlockHash key) const {
+    const std::uint64_t mixed = (key ^ (key >> 32)) * salt_;
+    return (mixed ^ (mixed >> 32)) & (slots_.size() - 1);
+  }
   [[nodiscard]] std::size_t slot_of(BlockHash key) const;
   [[nodiscard]] std::uint32_t epoch_of(ReplicaIndex replica) const {
     return replica < epochs_.size() ? epochs_[replica] : 0;
@@ -68,6 +78,7 @@ class PrefixTable {
 
   std::size_t capacity_;
   std::size_t size_ = 0;
+  std::uint64_t salt_ = 1;  // odd
   std::vector<Entry> entries_;
   std::vector<std::uint32_t> slots_;  // open addressing, a power of two; entry or kNone
   std::uint32_t newest_ = kNone;

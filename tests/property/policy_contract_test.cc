@@ -25,17 +25,17 @@ namespace {
 std::atomic<std::uint64_t> allocations{0};
 }  // namespace
 
-// Counts what the program allocates.
-void* operator new(std::size_t size) {
+// Counts what the program allocates. Never inlined: g++ would warn of free() on what new returned.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   allocations.fetch_add(1, std::memory_order_relaxed);
   void* memory = std::malloc(size == 0 ? 1 : size);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }
-void operator delete(void* memory) noexcept {
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
 
