@@ -20,6 +20,7 @@ class ServedReplica {
       replica_ = std::make_unique<Replica>(thread_.reactor(), std::move(options));
       const Result<void> listening = replica_->listen("127.0.0.1", 0);
       EXPECT_TRUE(listening.ok());
+      port_ = replica_->port();
     });
   }
   ~ServedReplica() {
@@ -36,7 +37,7 @@ class ServedReplica {
     return options;
   }
 
-  [[nodiscard]] std::uint16_t port() const { return replica_->port(); }
+  [[nodiscard]] std::uint16_t port() const { return port_; }
   [[nodiscard]] std::string url() const { return "http://127.0.0.1:" + std::to_string(port()); }
 
   // Runs `task(replica)` on the replica's thread and returns what it returns.
@@ -62,6 +63,7 @@ class ServedReplica {
 
   ReactorThread thread_;
   std::unique_ptr<Replica> replica_;
+  std::uint16_t port_ = 0;
 };
 
 }  // namespace pointsman::test
