@@ -32,7 +32,7 @@ void LeastWork::cost(const Context& context, std::span<const ReplicaIndex> candi
     const double u_private = prompt - cached - u_shared;
     const double work = options_.base_tokens + static_cast<double>(load.prefill_tokens) +
                         options_.shared_weight * u_shared + options_.private_weight * u_private +
-                        decode * load.decoding();
+                        decode * load.in_flight;
     const KvReading reading = live_kv(context, replica);
     double kv = reading.known ? reading.usage : options_.unknown_kv;
     const std::uint64_t capacity = context.signals[replica].kv_capacity_tokens;

@@ -22,7 +22,10 @@ namespace pointsman {
 //   u          this request's tokens that are not cached there: *shared* where the block was seen
 //              under more than one session, else *private*. Private ones weigh more, since
 //              computing them elsewhere makes a second copy that only one session can use
-//   d          own requests in decode there, standing for those of every router
+//   d          own requests in flight there, standing for those of every router. Those still
+//   awaiting
+//              their first token count too: they are about to decode, and a burst of short prompts,
+//              whose Q is next to nothing, would else all go to the replica that has none yet
 //   kv         live KV use; `unknown_kv` without a fresh reading. Without a known capacity the
 //   prompt
 //              adds nothing
@@ -66,7 +69,7 @@ class LeastWork final : public CostScorer {
           Field{"shared_weight", &Options::shared_weight, 0.0, 100.0,
                 "weight of an uncached token seen under several sessions"},
           Field{"decode_tokens", &Options::decode_tokens, 0.0, 100'000.0,
-                "cost of a request in decode, in tokens of prefill"},
+                "cost of a request in flight there, in tokens of prefill"},
           Field{"routers", &Options::routers, 1U, 1'000U,
                 "routers in front of the same replicas that do not exchange charges"},
           Field{"kv_weight", &Options::kv_weight, 0.0, 1e9,

@@ -22,14 +22,14 @@ double cost_of(PoolBuilder& pool, const std::string& name, const LeastWork::Opti
 }
 
 // cost = s * (400 + Q + u_shared + 3 u_private + 64 L d) + 200,000 max(0, kv + prompt/capacity -
-// .95)
+// .95), where d counts what is queued there as well as what decodes
 TEST(LeastWork, TheCostIsTheFormula) {
   PoolBuilder pool;
   pool.features.prompt_tokens = 1'000;
   pool.add("idle");
   EXPECT_DOUBLE_EQ(cost_of(pool, "idle"), 400 + 3 * 1'000);
   pool.add("busy", {.decoding = 5, .queued = 2, .tokens = 700});
-  EXPECT_DOUBLE_EQ(cost_of(pool, "busy"), 400 + 1'400 + 3 * 1'000 + 64 * 5);
+  EXPECT_DOUBLE_EQ(cost_of(pool, "busy"), 400 + 1'400 + 3 * 1'000 + 64 * 7);
   pool.add("holder", {.matched = 40});  // 40 blocks of 16: 640 tokens
   EXPECT_DOUBLE_EQ(cost_of(pool, "holder"), 400 + 3 * 360);
   pool.add("slow", {.weight = 0.5});
@@ -60,7 +60,7 @@ TEST(LeastWork, KvUseCostsBeyondTheKnee) {
   EXPECT_DOUBLE_EQ(cost_of(pool, "room"), 3'400);
   EXPECT_NEAR(cost_of(pool, "tight"), 3'400 + 200'000 * (0.875 + 0.1 - 0.95), 1e-3);
   pool.add("sent since", {.kv = 0.875, .capacity = 10'000, .sent_since = 1, .tokens = 500});
-  EXPECT_NEAR(cost_of(pool, "sent since"), 3'900 + 200'000 * (0.875 + 0.05 + 0.1 - 0.95), 1e-3);
+  EXPECT_NEAR(cost_of(pool, "sent since"), 3'964 + 200'000 * (0.875 + 0.05 + 0.1 - 0.95), 1e-3);
 }
 
 TEST(LeastWork, UnknownKvIsAHalfAndUnknownCapacityAddsNothing) {
@@ -87,7 +87,7 @@ TEST(LeastWork, EveryConstantIsAnOption) {
   options.routers = 3;
   options.kv_weight = 1'000;
   options.kv_knee = 0.75;
-  EXPECT_NEAR(cost_of(pool, "a", options), 10 + 100 + 0.5 * 400 + 2 * 600 + 7 * 3 * 2 + 1'000 * 0.1,
+  EXPECT_NEAR(cost_of(pool, "a", options), 10 + 100 + 0.5 * 400 + 2 * 600 + 7 * 3 * 3 + 1'000 * 0.1,
               1e-6);
 }
 
@@ -99,9 +99,9 @@ TEST(LeastWork, TheHolderWinsUntilWorkPilesUpThere) {
   const auto policy = make_policy("least_work");
   EXPECT_EQ(pool.pick(*policy), "holder");
   pool.book(0, 2'300);
-  EXPECT_EQ(pool.pick(*policy), "holder") << "2,300 + 600 < 3,000";
+  EXPECT_EQ(pool.pick(*policy), "holder") << "2,300 + 64 + 600 < 3,000";
   pool.book(0, 200);
-  EXPECT_EQ(pool.pick(*policy), "other") << "2,500 + 600 > 3,000";
+  EXPECT_EQ(pool.pick(*policy), "other") << "2,500 + 128 + 600 > 3,000";
 }
 
 TEST(LeastWork, CandidatesAreFilteredByKvAndReportedWaitingOnly) {
