@@ -137,17 +137,18 @@ TEST_P(NewcomersAmongQueues, D35_ANewReplicaGetsItsShareAndNotAll) {
   }
 }
 
+std::string preset_name(const testing::TestParamInfo<const char*>& one) {
+  return one.param;
+}
+
 INSTANTIATE_TEST_SUITE_P(Presets, Newcomers,
                          testing::Values("round_robin", "random", "least_connections",
                                          "least_response_time", "least_kv", "least_work"),
-                         [](const auto& one) {
-                           return std::string(one.param);
-                           INSTANTIATE_TEST_SUITE_P(
-                               Presets, NewcomersAmongQueues,
-                               testing::Values("round_robin", "random", "least_connections",
-                                               "least_response_time", "least_work"),
-                               [](const auto& one) { return std::string(one.param); });
-                         });
+                         preset_name);
+INSTANTIATE_TEST_SUITE_P(Presets, NewcomersAmongQueues,
+                         testing::Values("round_robin", "random", "least_connections",
+                                         "least_response_time", "least_work"),
+                         preset_name);
 
 TEST(RoundRobin, EachInTurn) {
   PoolBuilder pool;
