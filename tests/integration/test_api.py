@@ -74,16 +74,8 @@ def test_the_clients_authorization_reaches_the_replica(world):
 def model_world(cases):
     served = json.loads((cases / "api/model-names.json").read_text())["served"]
     with Replica(models=served) as one, Replica(models=served) as two, Router([one, two]) as router:
-        router_knows_models(router, len(served))
+        router.wait_models(len(served))
         yield router
-
-
-def router_knows_models(router, count):
-    def known():
-        with router.client() as client:
-            return len(client.get("/v1/models").json["data"]) == count
-
-    until(known, what="the router has the model lists")
 
 
 @pytest.mark.parametrize("number", range(7))
@@ -123,7 +115,7 @@ def test_multipart_is_routed_by_its_model_and_passes_to_the_byte_D53(start, case
 
     holder, other = start(Replica(script)), start(Replica(script, models=["m2"]))
     router = start(Router([other, holder]))
-    router_knows_models(router, 2)
+    router.wait_models(2)
     fields = [("Content-Type", "multipart/form-data; boundary=sep-7")]
     with router.client() as client:
         for _ in range(4):
@@ -149,7 +141,7 @@ def test_model_lists_are_merged_D55(start, cases):
     a, b = (start(Replica(models={"object": "list", **case[name]})) for name in "ab")
     locked = start(Replica(models=401))
     router = start(Router([a, b, locked]))
-    router_knows_models(router, 2)
+    router.wait_models(2)
     with router.client() as client:
         response = client.get("/v1/models")
         models = {model["id"]: model for model in response.json["data"]}
@@ -297,7 +289,7 @@ def test_a_refused_upgrade_is_an_ordinary_answer(world):
 def test_the_last_of_two_models_counts_as_at_the_engines(start):
     one, two = start(Replica()), start(Replica(models=["m2"]))
     router = start(Router([one, two]))
-    router_knows_models(router, 2)
+    router.wait_models(2)
     with router.client() as client:
         body = b'{"model":"m1","messages":[],"model":"m2"}'
         assert client.post(CHAT, body).response().status == 200

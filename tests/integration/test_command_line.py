@@ -44,6 +44,7 @@ def test_the_list_of_metrics_is_what_the_program_shows(start, tmp_path):
 
 def test_what_clients_invent_never_makes_a_series(start):
     router = start(Router([start(Replica())]))
+    router.wait_models()
 
     def send(number):
         with router.client() as client:

@@ -5,7 +5,7 @@ import pathlib
 import re
 import tempfile
 
-from support.processes import POINTSMAN, Listening
+from support.processes import POINTSMAN, Listening, until
 from support.wire import Client
 
 
@@ -33,6 +33,15 @@ class Router(Listening):
 
     def client(self, **more):
         return Client(self.url, **more)
+
+    def wait_models(self, count=1):
+        """Until the replicas' model lists are in: an unknown model is refused only then."""
+
+        def known():
+            with self.client() as client:
+                return len(client.get("/v1/models").json["data"]) == count
+
+        until(known, what="the router has the model lists")
 
     def metrics(self):
         """Name with labels -> value, from the admin port."""
