@@ -7,6 +7,7 @@
 
 #include <simdjson.h>
 
+#include "core/options.h"
 #include "feeds/target.h"
 #include "signals/engine_metrics.h"
 
@@ -32,8 +33,7 @@ Result<void> set_signal(Report& report, std::string_view name, double value) {
   const bool share = signal == EngineSignal::kKvUsage || signal == EngineSignal::kPrefixHitRate;
   const double highest = share ? 1.0 : 1e12;
   if (!(value >= 0 && value <= highest)) {
-    return wrong("signals." + std::string(name) + ": " + std::to_string(value) +
-                 " is out of range");
+    return wrong("signals." + std::string(name) + ": " + to_text(value) + " is out of range");
   }
   Signals& signals = report.signals;
   const auto number = static_cast<float>(value);
@@ -87,7 +87,7 @@ Result<Report> read_report(const simdjson::dom::element& json, const Targets& ta
   const double age = unix_now - read_at;
   if (!(age >= -kClockSlack)) return wrong("timestamp: lies in the future; check the clocks");
   if (age > to_seconds(max_age)) {
-    return wrong("timestamp: older than " + std::to_string(to_seconds(max_age)) +
+    return wrong("timestamp: older than " + to_text(to_seconds(max_age)) +
                  " s, which is as good as no signals");
   }
   report.age = from_seconds(std::max(age, 0.0));

@@ -4,6 +4,9 @@
 #include <set>
 #include <utility>
 
+#include "base/ascii.h"
+#include "base/log.h"
+
 namespace pointsman {
 namespace {
 
@@ -28,6 +31,11 @@ std::string_view without_slash(std::string_view url) {
   return url;
 }
 
+// Whether both ask the same process for the same paths, however their URLs are written.
+bool same_place(const ReplicaSpec& a, const ReplicaSpec& b) {
+  return iequals(a.host, b.host) && a.port == b.port && a.path_prefix == b.path_prefix;
+}
+
 }  // namespace
 
 struct Fleet::Member {
@@ -38,6 +46,7 @@ struct Fleet::Member {
   TimePoint removed_at{};
   bool draining = false;
   bool published_usable = false;
+  std::optional<bool> told_usable;  // what the log says last; nothing yet
   HealthState health;
   std::string engine;
   std::optional<std::vector<std::string>> models;  // sorted, without repetitions
@@ -59,6 +68,13 @@ struct Fleet::State {
   [[nodiscard]] Member* find(std::string_view url) {
     for (Member& member : members) {
       if (!member.removed && without_slash(member.spec->url) == without_slash(url)) return &member;
+    }
+    return nullptr;
+  }
+
+  [[nodiscard]] Member* find_place(const ReplicaSpec& spec) {
+    for (Member& member : members) {
+      if (!member.removed && same_place(*member.spec, spec)) return &member;
     }
     return nullptr;
   }
@@ -100,6 +116,42 @@ struct Fleet::State {
     return true;
   }
 
+  // Why the member is not usable, as people are told; empty where it is.
+  static std::string why(const Member& member, TimePoint now) {
+    if (member.usable(now)) return "";
+    std::string why = why_unusable(member.health, now);
+    if (member.draining) why = why.empty() ? "draining" : "draining; " + why;
+    return why;
+  }
+
+  struct Line {
+    LogLevel level;
+    std::string text;
+  };
+  // What the log does not say yet.
+  std::vector<Line> take_lines(TimePoint now) {
+    std::vector<Line> lines;
+    for (Member& member : members) {
+      const bool usable = member.published_usable;
+      if (member.removed || member.told_usable == usable) continue;
+      // Before its first probe has ended a replica is neither in nor out.
+      const HealthState& health = member.health;
+      if (!usable && !member.draining && health.phase == HealthState::Phase::kUnknown &&
+          health.detail.empty()) {
+        continue;
+      }
+      std::string text = "replica " + member.spec->url;
+      if (!usable) {
+        text += " is out: " + why(member, now);
+      } else {
+        text += member.told_usable ? " is in again" : " is in";
+      }
+      lines.push_back({usable ? LogLevel::kInfo : LogLevel::kWarning, std::move(text)});
+      member.told_usable = usable;
+    }
+    return lines;
+  }
+
   [[nodiscard]] ReplicaStatus status_of(ReplicaIndex replica, TimePoint now) const {
     const Member& member = members[replica];
     ReplicaStatus status;
@@ -108,10 +160,7 @@ struct Fleet::State {
     status.health = member.health;
     status.draining = member.draining;
     status.usable = member.usable(now);
-    if (!status.usable) {
-      const std::string why = why_unusable(member.health, now);
-      status.why = member.draining ? (why.empty() ? "draining" : "draining; " + why) : why;
-    }
+    status.why = why(member, now);
     status.engine = member.engine;
     status.has_model_list = member.models.has_value();
     if (member.models) status.models = *member.models;
@@ -171,8 +220,10 @@ Result<ReplicaIndex> Fleet::add(ReplicaSpec spec) {
   {
     const std::lock_guard lock(mutex_);
     State& state = *state_;
-    if (state.find(spec.url) != nullptr) {
-      return Error{ErrorKind::kClient, "replica " + spec.url + " is there already"};
+    if (const Member* same = state.find_place(spec)) {
+      const bool spelt_so = same->spec->url == spec.url;
+      return Error{ErrorKind::kClient, "replica " + spec.url + " is there already" +
+                                           (spelt_so ? "" : ", as " + same->spec->url)};
     }
     const auto pool = std::ranges::find(state.pools, spec.pool, &PoolSpec::name);
     if (pool == state.pools.end()) {
@@ -183,7 +234,7 @@ Result<ReplicaIndex> Fleet::add(ReplicaSpec spec) {
     const Member* reuse = nullptr;
     for (const Member& member : state.members) {
       if (!member.removed) continue;
-      if (member.spec->url == spec.url) {
+      if (same_place(*member.spec, spec)) {
         reuse = &member;
         break;
       }
@@ -308,9 +359,14 @@ void Fleet::request_found_draining(ReplicaIndex replica) {
 }
 
 void Fleet::tick() {
-  const std::lock_guard lock(mutex_);
-  const TimePoint now = clock_.now();
-  if (state_->stale(now)) state_->view = state_->build(++generation_, now);
+  std::vector<State::Line> lines;
+  {
+    const std::lock_guard lock(mutex_);
+    const TimePoint now = clock_.now();
+    if (state_->stale(now)) state_->view = state_->build(++generation_, now);
+    lines = state_->take_lines(now);
+  }
+  for (const State::Line& line : lines) log(line.level, line.text);
 }
 
 // --- what replicas say of themselves -----------------------------------------------------------

@@ -73,8 +73,9 @@ class Fleet {
   Fleet& operator=(const Fleet&) = delete;
 
   // --- membership -------------------------------------------------------------------------------
-  Result<ReplicaIndex> add(ReplicaSpec spec);  // error: same URL twice, unknown pool, too many
-  Result<void> remove(std::string_view url);   // running exchanges end in peace
+  // Error: a replica with the same host, port and path prefix is there; unknown pool; too many.
+  Result<ReplicaIndex> add(ReplicaSpec spec);
+  Result<void> remove(std::string_view url);  // running exchanges end in peace
   Result<void> set_draining(std::string_view url, bool draining);
 
   // --- what the feeds say -----------------------------------------------------------------------
@@ -100,7 +101,9 @@ class Fleet {
   }
   [[nodiscard]] std::shared_ptr<const FleetView> view() const;
 
-  // Ends ejections whose time is over. Called about every 100 ms by the housekeeping thread.
+  // Ends ejections whose time is over, and logs each replica that has gone out of use or has come
+  // into it since the last call: one line, whatever happened in between. Called about every 100 ms
+  // by the housekeeping thread, so that no thread that serves requests ever writes to the log.
   void tick();
 
   [[nodiscard]] ModelState model_state(std::string_view model) const;

@@ -16,9 +16,11 @@ constexpr double kUnixNow = 1'766'750'400.0;
 class PushedSignalsTest : public ::testing::Test {
  protected:
   PushedSignalsTest() {
-    for (const char* url : {"http://a:8000", "http://b:8000"}) {
+    for (const char* host : {"a", "b"}) {
       ReplicaSpec spec;
-      spec.url = url;
+      spec.url = std::string("http://") + host + ":8000";
+      spec.host = host;
+      spec.port = 8000;
       EXPECT_TRUE(fleet_.add(spec).ok());
     }
   }

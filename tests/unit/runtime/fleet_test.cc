@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/log.h"
+
 namespace pointsman {
 namespace {
 
@@ -103,9 +105,6 @@ TEST_F(FleetTest, ReplicasKeepTheirIndexAndTheirIdentity) {
 
 TEST_F(FleetTest, RefusesWhatIsThereAlreadyAndWhatItDoesNotKnow) {
   add(1);
-  ReplicaSpec again;
-  again.url = url(1) + "/";
-  EXPECT_FALSE(fleet_.add(again).ok());
   ReplicaSpec elsewhere;
   elsewhere.url = url(9);
   elsewhere.pool = "no-such";
@@ -116,10 +115,96 @@ TEST_F(FleetTest, RefusesWhatIsThereAlreadyAndWhatItDoesNotKnow) {
   EXPECT_FALSE(fleet_.set_draining(url(8), true).ok());
 }
 
+// The same host, port and path prefix, however the URL is written.
+TEST_F(FleetTest, RefusesTheSameReplicaInAnotherSpelling) {
+  ReplicaSpec first;
+  first.url = "http://host";
+  first.host = "host";
+  first.path_prefix = "/base";
+  ASSERT_TRUE(fleet_.add(first).ok());
+  ReplicaSpec again = first;
+  again.url = "http://HOST:80/base/";
+  again.host = "HOST";
+  const Result<ReplicaIndex> added = fleet_.add(again);
+  ASSERT_FALSE(added.ok());
+  EXPECT_EQ(added.error().message, "replica http://HOST:80/base/ is there already, as http://host");
+
+  ReplicaSpec other_port = first;
+  other_port.port = 81;
+  EXPECT_TRUE(fleet_.add(other_port).ok());
+  ReplicaSpec other_prefix = first;
+  other_prefix.path_prefix = "/Base";
+  EXPECT_TRUE(fleet_.add(other_prefix).ok());
+}
+
+std::vector<std::string>& logged() {
+  static std::vector<std::string> lines;
+  return lines;
+}
+
+class FleetLogTest : public FleetTest {
+ protected:
+  FleetLogTest() {
+    logged().clear();
+    set_log_sink([](LogLevel level, std::string_view line) {
+      logged().push_back((level == LogLevel::kWarning ? "warning: " : "info: ") +
+                         std::string(line));
+    });
+  }
+  ~FleetLogTest() override { set_log_sink(nullptr); }
+
+  // What the next tick logs.
+  std::vector<std::string> lines() {
+    logged().clear();
+    fleet_.tick();
+    return logged();
+  }
+};
+
+TEST_F(FleetLogTest, TellsOnceOfEachChangeOfUse) {
+  const ReplicaIndex a = add(1);
+  EXPECT_THAT(lines(), IsEmpty()) << "not probed yet";
+  probe(a, Kind::kReady);
+  EXPECT_THAT(lines(), ElementsAre("info: replica http://192.0.2.1:8000 is in"));
+  EXPECT_THAT(lines(), IsEmpty());
+  probe(a, Kind::kRefused);
+  EXPECT_THAT(lines(), IsEmpty()) << "still in use";
+  probe(a, Kind::kRefused);
+  EXPECT_THAT(lines(), ElementsAre("warning: replica http://192.0.2.1:8000 is out: gone: detail"));
+  probe(a, Kind::kRefused);
+  EXPECT_THAT(lines(), IsEmpty());
+  probe(a, Kind::kReady);
+  EXPECT_THAT(lines(), ElementsAre("info: replica http://192.0.2.1:8000 is in again"));
+}
+
+TEST_F(FleetLogTest, TellsOfAReplicaThatWasNeverThere) {
+  probe(add(1), Kind::kRefused);
+  EXPECT_THAT(lines(), ElementsAre("warning: replica http://192.0.2.1:8000 is out: has not passed "
+                                   "a probe yet: detail"));
+}
+
+TEST_F(FleetLogTest, TellsOfEjectionItsEndAndDraining) {
+  add_ready(3);
+  EXPECT_EQ(lines().size(), 3U);
+  for (int i = 0; i < options_.own_5xx_out; ++i) {
+    fleet_.request_failed(0, RequestFailure::kServerError);
+  }
+  EXPECT_THAT(logged(), testing::SizeIs(3)) << "never from a thread that serves requests";
+  EXPECT_THAT(lines(), ElementsAre("warning: replica http://192.0.2.0:8000 is out: ejected for its "
+                                   "own 5xx answers, 10 s more"));
+  clock_.advance(seconds(11));
+  EXPECT_THAT(lines(), ElementsAre("info: replica http://192.0.2.0:8000 is in again"));
+  ASSERT_TRUE(fleet_.set_draining(url(2), true).ok());
+  EXPECT_THAT(lines(), ElementsAre("warning: replica http://192.0.2.2:8000 is out: draining"));
+  ASSERT_TRUE(fleet_.remove(url(2)).ok());
+  EXPECT_THAT(lines(), IsEmpty()) << "whoever removes it says so";
+}
+
 TEST_F(FleetTest, APlaceIsReusedOnlyWhenAllAreTakenAndThenTheOldestOne) {
   for (std::size_t i = 0; i < kMaxReplicas; ++i) {
     ReplicaSpec spec;
-    spec.url = "http://h" + std::to_string(i);
+    spec.host = "h" + std::to_string(i);
+    spec.url = "http://" + spec.host;
     ASSERT_TRUE(fleet_.add(spec).ok());
     // One at a time is configured, all the others have left.
     if (i >= 2) {
@@ -129,6 +214,7 @@ TEST_F(FleetTest, APlaceIsReusedOnlyWhenAllAreTakenAndThenTheOldestOne) {
   }
   ReplicaSpec spec;
   spec.url = "http://new";
+  spec.host = "new";
   forgotten_.clear();
   EXPECT_EQ(*fleet_.add(spec), 2U);
   EXPECT_THAT(forgotten_, ElementsAre(2U));
@@ -290,7 +376,8 @@ TEST(Fleet, IsSafeFromManyThreads) {
   Fleet fleet({{"general", PoolPurpose::kGeneral}}, {}, clock);
   for (int i = 0; i < 8; ++i) {
     ReplicaSpec spec;
-    spec.url = "http://h" + std::to_string(i);
+    spec.host = "h" + std::to_string(i);
+    spec.url = "http://" + spec.host;
     ASSERT_TRUE(fleet.add(spec).ok());
   }
   std::vector<std::thread> threads;
