@@ -1,9 +1,13 @@
 #include "config/load.h"
 
 #include <algorithm>
-#include <fstream>
+#include <cerrno>
+#include <cstdio>
+#include <iterator>
+#include <map>
+#include <memory>
 #include <set>
-#include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "config/policy_reader.h"
@@ -77,9 +81,13 @@ class Loader {
       const auto is_pool = [](const YamlMember& member) { return member.key == "pool"; };
       const auto found = std::find_if(node.members.begin(), node.members.end(), is_pool);
       if (found != node.members.end()) {
+        if (found->value.kind != YamlNode::Kind::kScalar || !found->value.quoted) {
+          faults_.add(node.line, "replica.pool", "is not text");
+        }
         pooled.pool = found->value.text;
         node.members.erase(found);
       }
+      for (const YamlMember& member : node.members) check_json_type(member);
     }
     PoolConfig pool;
     read_replica(node, "replica", pool);
@@ -91,18 +99,40 @@ class Loader {
  private:
   Config& config() { return loaded_.config; }
 
+  // JSON tells text from numbers and switches, which YAML leaves to the reader.
+  void check_json_type(const YamlMember& member) {
+    if (member.value.kind != YamlNode::Kind::kScalar) return;
+    for (const Key<ReplicaConfig>& key : replica_keys()) {
+      if (key.path != member.key) continue;
+      const bool is_text = key.type != "number" && key.type != "integer" && key.type != "boolean";
+      if (is_text == member.value.quoted) return;
+      faults_.add(member.line, "replica." + key.path,
+                  is_text ? "is not text" : "is text; write it without quotes");
+    }
+  }
+
   void note(const std::string& path, int line) { loaded_.origins[path] = faults_.place(line); }
+
+  // An error instead of what the two would mean together.
+  void refuse_both(const YamlMember& member, const std::string& other) {
+    if (!loaded_.origins.contains(other)) return;
+    faults_.add(member.line, member.key,
+                "excludes `" + other + "` (" + loaded_.origins[other] +
+                    "): list all replicas in the pools, or give `replicas` alone");
+  }
 
   void read_top(const YamlMember& member) {
     if (member.key == "policy") {
       note("policy", member.line);
       config().policy = read_policy(member.value, "policy", *context_.registry, faults_);
     } else if (member.key == "replicas") {
+      refuse_both(member, "pools");
       note("replicas", member.line);
       PoolConfig pool;
       read_replicas(member.value, "replicas", pool);
       config().pools.insert(config().pools.begin(), std::move(pool));
     } else if (member.key == "pools") {
+      refuse_both(member, "replicas");
       note("pools", member.line);
       read_pools(member.value);
     } else if (section_help(member.key).empty()) {
@@ -260,8 +290,14 @@ class Loader {
         return;
       }
     }
-    if (!urls_.insert(replica.url).second) {
-      faults_.add(url_line, url_path, "'" + replica.url + "' is listed twice");
+    const std::string place =
+        context_.replica_place ? context_.replica_place(replica.url) : replica.url;
+    const auto [known, is_new] = places_.emplace(place, replica.url);
+    if (!is_new) {
+      const bool spelt_so = known->second == replica.url;
+      faults_.add(url_line, url_path,
+                  "'" + replica.url + "' is listed twice" +
+                      (spelt_so ? "" : ", first as '" + known->second + "'"));
       return;
     }
     pool.replicas.push_back(std::move(replica));
@@ -285,7 +321,7 @@ class Loader {
   ConfigFaults faults_;
   const ConfigContext& context_;
   LoadedConfig loaded_;
-  std::set<std::string> urls_;
+  std::map<std::string, std::string> places_;  // of each replica, with its URL
 };
 
 }  // namespace
@@ -298,16 +334,21 @@ Result<LoadedConfig> load_config(std::string_view text, std::string_view file,
 }
 
 Result<LoadedConfig> load_config_file(const std::string& path, const ConfigContext& context) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    return Error{ErrorKind::kClient, path + ": cannot be read; is the path right?"};
+  const auto cannot = [&path](int error, const char* remedy) {
+    return Error{ErrorKind::kClient,
+                 path + ": cannot be read: " + std::generic_category().message(error) + remedy};
+  };
+  const auto close = [](std::FILE* file) { std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
+  if (!file) return cannot(errno, errno == ENOENT ? "; is the path right?" : "");
+  std::string text;
+  char part[16 * 1024];
+  while (const std::size_t read = std::fread(part, 1, sizeof(part), file.get())) {
+    text.append(part, read);
   }
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (in.bad() || text.str().empty()) {
-    return Error{ErrorKind::kClient, path + ": cannot be read, or is empty"};
-  }
-  return load_config(text.str(), path, context);
+  if (std::ferror(file.get()) != 0) return cannot(errno, "");
+  if (text.empty()) return Error{ErrorKind::kClient, path + ": is empty"};
+  return load_config(text, path, context);
 }
 
 Result<PooledReplica> read_pooled_replica(const YamlNode& node, const ConfigContext& context) {
@@ -338,6 +379,17 @@ Result<void> validate_config(const LoadedConfig& loaded) {
   if (!config.pools.empty() && !purposes.contains("general")) {
     fault("pools", "no pool has the purpose general, where requests go that belong in no other");
   }
+  const std::pair<const char*, const std::string&> ports[] = {
+      {"listen", config.listen}, {"admin", config.admin}, {"observe", config.observe}};
+  for (std::size_t i = 0; i < std::size(ports); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const auto& [key, address] = ports[i];
+      const auto& [other, taken] = ports[j];
+      if (!listen_addresses_collide(address, taken)) continue;
+      fault(key, "'" + address + "' cannot be had together with `" + other + "` ('" + taken +
+                     "'); give each a port of its own");
+    }
+  }
   if (config.admin != "off" && config.admin_access.key.empty() &&
       !is_loopback_address(config.admin)) {
     fault("admin", "'" + config.admin +
@@ -361,6 +413,10 @@ std::vector<std::string> config_warnings(const Config& config) {
     } else if (pool.replicas.size() == 1) {
       warnings.push_back("pool " + pool.name +
                          " has one replica: there is nothing to choose, and nowhere to retry");
+    }
+    for (const ReplicaConfig& replica : pool.replicas) {
+      std::string doubt = replica_url_warning(replica.url);
+      if (!doubt.empty()) warnings.push_back(std::move(doubt));
     }
   }
   const Duration longest = config.limits.longest_generation;
@@ -395,6 +451,15 @@ std::vector<std::string> config_warnings(const Config& config) {
                        "): every ejection lasts the former");
   }
   return warnings;
+}
+
+std::string replica_url_warning(std::string_view url) {
+  std::string_view base = url;
+  while (base.ends_with('/')) base.remove_suffix(1);
+  if (!base.ends_with("/v1") || base.ends_with("//v1")) return "";
+  return "'" + std::string(url) +
+         "' ends in /v1, which requests carry in their own paths: the replica would be asked for "
+         "/v1/v1/…; leave it out of the URL unless the engine is mounted there";
 }
 
 }  // namespace pointsman

@@ -20,6 +20,9 @@ struct ConfigContext {
   std::function<std::optional<std::string>(const std::string&)> environment;
   // Whether a replica's URL can be used, and what is wrong with it.
   std::function<Result<void>(std::string_view)> check_url;
+  // The same text for two URLs of the same replica, whatever their spelling. Asked only for URLs
+  // that pass check_url; without it, each URL is a replica of its own.
+  std::function<std::string(std::string_view)> replica_place;
   // Whether a metric selector can be used (signals.names), for a known signal.
   std::function<Result<void>(std::string_view signal, std::string_view selector)> check_metric;
 };
@@ -48,11 +51,15 @@ struct PooledReplica {
 Result<PooledReplica> read_pooled_replica(const YamlNode& node, const ConfigContext& context);
 
 // What must hold between values, whether they came from a file or from flags: pools and their
-// purposes, replicas named once, a key for an admin port off loopback. One line per fault, as
+// purposes, an address for each port, a key for an admin port off loopback. One line per fault, as
 // above.
 Result<void> validate_config(const LoadedConfig& loaded);
 
 // What is allowed but doubtful, in plain sentences.
 std::vector<std::string> config_warnings(const Config& config);
+
+// What is doubtful about a replica's URL; empty: nothing. A URL that ends in /v1 is most often the
+// base URL of an API's client, and then every request would ask for /v1/v1/….
+std::string replica_url_warning(std::string_view url);
 
 }  // namespace pointsman

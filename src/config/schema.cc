@@ -22,8 +22,9 @@ constexpr std::size_t kKiB = std::size_t{1} << 10;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kGiB = std::size_t{1} << 30;
 
-Error wrong(const std::string& got, const std::string& allowed) {
-  return {ErrorKind::kClient, "'" + got + "' is not allowed (allowed: " + allowed + ")"};
+Error wrong(const std::string& got, const std::string& allowed, const std::string& hint = {}) {
+  return {ErrorKind::kClient, "'" + got + "' is not allowed (allowed: " + allowed +
+                                  (hint.empty() ? "" : "; write " + hint) + ")"};
 }
 
 // The node's text where it is a scalar.
@@ -59,12 +60,14 @@ struct Kind<Duration> {
   static constexpr const char* kName = "duration";
   static std::optional<Duration> parse(const YamlNode& node) { return parse_duration(node.text); }
   static std::string text(Duration value) { return duration_text(value); }
+  static std::string hint(const std::string& got) { return duration_hint(got); }
 };
 template <>
 struct Kind<std::size_t> {
   static constexpr const char* kName = "bytes";
   static std::optional<std::size_t> parse(const YamlNode& node) { return parse_bytes(node.text); }
   static std::string text(std::size_t value) { return bytes_text(value); }
+  static std::string hint(const std::string& got) { return bytes_hint(got); }
 };
 template <typename T>
   requires(std::is_same_v<T, std::uint32_t> || std::is_same_v<T, std::uint16_t>)
@@ -79,12 +82,14 @@ struct Kind<T> {
     return static_cast<T>(*number);
   }
   static std::string text(T value) { return std::to_string(value); }
+  static std::string hint(const std::string&) { return ""; }
 };
 template <>
 struct Kind<double> {
   static constexpr const char* kName = "number";
   static std::optional<double> parse(const YamlNode& node) { return parse_number(node.text); }
   static std::string text(double value) { return to_text(value); }
+  static std::string hint(const std::string&) { return ""; }
 };
 
 // Adds the keys of one section to a table.
@@ -110,7 +115,10 @@ class SectionKeys {
           const std::optional<T> value = Kind<T>::parse(node);
           const bool fits =
               value && ((*value >= low && *value <= high) || (zero != nullptr && *value == T{}));
-          if (!fits) return wrong(*text, std::string(Kind<T>::kName) + ", " + allowed);
+          if (!fits) {
+            return wrong(*text, std::string(Kind<T>::kName) + ", " + allowed,
+                         value ? std::string() : Kind<T>::hint(*text));
+          }
           return *value;
         },
         [](const T& value) { return Kind<T>::text(value); });
@@ -233,6 +241,7 @@ bool is_secret(const std::string& text) {
 }
 
 constexpr const char* kPaths = "list of paths";
+constexpr const char* kSecretRule = "visible characters; best ${NAME} of an environment variable";
 constexpr const char* kPathRule = "each begins with /";
 
 // An integer that needs 64 bits.
@@ -426,7 +435,7 @@ std::vector<Key<Config>> make_config_keys() {
 
   SectionKeys<Config, AdminConfig>(table, "admin_access.",
                                    [](Config& c) -> AdminConfig& { return c.admin_access; })
-      .add("key", &AdminConfig::key, "secret", "${NAME} of an environment variable", &is_secret,
+      .add("key", &AdminConfig::key, "secret", kSecretRule, &is_secret,
            "Bearer key of the admin port; required where it listens off loopback.")
       .secret()
       .add("hosts", &AdminConfig::hosts, "list of names", "without a port", &is_header_name,
@@ -448,8 +457,8 @@ std::vector<Key<ReplicaConfig>> make_replica_keys() {
       .add("url", &ReplicaConfig::url, "URL", "http://host[:port][/prefix]", &any_text,
            "Where the replica listens; also its name in metrics, logs and on the admin port.")
       .add("weight", &ReplicaConfig::weight, 0.001, 1000.0, "Capacity relative to the others.")
-      .add("api_key", &ReplicaConfig::api_key, "secret", "${NAME} of an environment variable",
-           &is_secret, "Bearer key for health probes and scrapes.")
+      .add("api_key", &ReplicaConfig::api_key, "secret", kSecretRule, &is_secret,
+           "Bearer key for health probes and scrapes.")
       .secret()
       .add("api_key_upstream", &ReplicaConfig::api_key_upstream,
            "Also send the key with requests, in place of the client's.")
@@ -545,8 +554,8 @@ Values:
 
 * durations carry their unit: `250ms`, `5s`, `10m`, `2h`; a plain `0` is allowed;
 * sizes are bytes, or carry their unit: `64KiB`, `16MiB`, `1GiB`;
-* `${NAME}` anywhere in a value stands for an environment variable, which must be set. Keep secrets
-  there and not in the file.
+* `${NAME}` anywhere in a value stands for an environment variable, which must be set. A key
+  may stand in the file as it is, but is better kept in the environment.
 
 ## Top level
 
@@ -554,7 +563,7 @@ Values:
   append_table(config_keys(), "", out);
   out +=
       R"(| `policy` | policy | `least_work` | a name, or a map | How replicas are chosen, see below. |
-| `replicas` | list of replicas | none | | The replicas of one pool with purpose general; in place of `pools`. |
+| `replicas` | list of replicas | none | | The replicas of one pool with purpose general; in place of `pools`, never beside it. |
 | `pools` | list of pools | none | | Several pools, see below. |
 
 ## Replicas
@@ -603,9 +612,10 @@ policy:
 
 ```yaml
 policy:
-  sampler: two_random                # a stage without options, or a map with type and options
+  sampler: {type: sample, choices: 2} # a map with type and options, or the type alone
   scorers:
-    - {type: kv_headroom, weight: 2} # weight: of a normalised score in the sum
+    - {type: kv_headroom, weight: 2}  # weight: of a normalised score in the sum
+    - queue_room
 ```
 
 | key | type | meaning |

@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 
+#include "base/ascii.h"
 #include "core/registry.h"
 
 namespace pointsman {
@@ -38,6 +39,32 @@ std::string_view host_of(std::string_view text) {
     host = host.substr(1, host.size() - 2);
   }
   return host;
+}
+
+// Behind the last colon; empty where there is none.
+std::string_view port_of(std::string_view text) {
+  const std::size_t colon = text.rfind(':');
+  return colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
+}
+
+using Address = std::array<unsigned char, 16>;
+constexpr Address kAllIpv4 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xFF, 0, 0, 0, 0};
+constexpr Address kAll = {};
+
+// The address as the system knows it, the same for every spelling; IPv4 in IPv6's form.
+Address binary_of(std::string_view host) {
+  const std::string text(host == "localhost" ? "127.0.0.1" : host);
+  Address bytes = kAllIpv4;
+  if (::inet_pton(AF_INET, text.c_str(), bytes.data() + 12) == 1) return bytes;
+  bytes = kAll;
+  ::inet_pton(AF_INET6, text.c_str(), bytes.data());
+  return bytes;
+}
+
+// Whether a listener on `a` takes the connections to `b`.
+bool covers(const Address& a, const Address& b) {
+  return a == b || a == kAll ||
+         (a == kAllIpv4 && std::equal(b.begin(), b.begin() + 12, kAllIpv4.begin()));
 }
 
 }  // namespace
@@ -79,6 +106,27 @@ std::string duration_text(Duration value) {
   return to_text(static_cast<double>(nanoseconds) / 1e6) + "ms";
 }
 
+std::string duration_hint(std::string_view text) {
+  const std::optional<double> number = parse_number(text);
+  return number && *number > 0 ? std::string(text) + "s" : "";
+}
+
+std::string bytes_hint(std::string_view text) {
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  if (digits == 0) return "";
+  std::string_view unit = text.substr(digits);
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  for (const ByteUnit& known : kByteUnits) {
+    const std::string_view letter = known.name.substr(0, 1);
+    for (const std::string_view rest : {"", "b", "ib"}) {
+      if (iequals(unit, std::string(letter).append(rest))) {
+        return std::string(text.substr(0, digits)).append(known.name);
+      }
+    }
+  }
+  return "";
+}
+
 std::optional<std::size_t> parse_bytes(std::string_view text) {
   std::uint64_t value = 0;
   const auto end = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -117,6 +165,15 @@ bool is_listen_address(std::string_view text) {
 bool is_loopback_address(std::string_view text) {
   const std::string_view host = host_of(text);
   return host == "localhost" || host == "::1" || (host.starts_with("127.") && is_ip(host, AF_INET));
+}
+
+bool listen_addresses_collide(std::string_view a, std::string_view b) {
+  if (!is_listen_address(a) || !is_listen_address(b)) return false;
+  const auto number = [](std::string_view text) { return parse_number(port_of(text)).value_or(0); };
+  if (number(a) == 0 || number(a) != number(b)) return false;
+  const Address one = binary_of(host_of(a));
+  const Address other = binary_of(host_of(b));
+  return covers(one, other) || covers(other, one);
 }
 
 }  // namespace pointsman

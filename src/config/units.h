@@ -18,6 +18,10 @@ std::string duration_text(Duration value);
 std::optional<std::size_t> parse_bytes(std::string_view text);
 std::string bytes_text(std::size_t value);
 
+// How to write what is nearly a duration or a size: "5" is "5s", "16MB" is "16MiB". Empty: no idea.
+std::string duration_hint(std::string_view text);
+std::string bytes_hint(std::string_view text);
+
 // A finite decimal number and nothing after it.
 std::optional<double> parse_number(std::string_view text);
 
@@ -25,5 +29,8 @@ std::optional<double> parse_number(std::string_view text);
 bool is_listen_address(std::string_view text);
 // Whether such an address is reached from this machine alone: 127.0.0.0/8, ::1 or localhost.
 bool is_loopback_address(std::string_view text);
+// Whether two listeners cannot have both: the same port of the same address, or of all addresses.
+// Never of port 0, nor of what is no address ("off").
+bool listen_addresses_collide(std::string_view a, std::string_view b);
 
 }  // namespace pointsman

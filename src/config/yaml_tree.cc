@@ -78,6 +78,21 @@ class TreeBuilder final : public YAML::EventHandler {
     throw Refusal{mark.line + 1, "tags (!name) are not supported"};
   }
 
+  // Of the map that is being read, as in "pools[1].": what its keys follow.
+  [[nodiscard]] std::string path() const {
+    std::string path;
+    for (std::size_t i = 0; i + 1 < open_.size(); ++i) {
+      const Open& around = open_[i];
+      if (around.node.kind == YamlNode::Kind::kSequence) {
+        if (!path.empty()) path.pop_back();  // the point behind the list's key
+        path += "[" + std::to_string(around.node.items.size()) + "].";
+      } else {
+        path += around.key + ".";
+      }
+    }
+    return path;
+  }
+
   void start(YamlNode::Kind kind, const YAML::Mark& mark, const std::string& tag,
              YAML::anchor_t anchor) {
     refuse_anchor(mark, anchor);
@@ -114,7 +129,7 @@ class TreeBuilder final : public YAML::EventHandler {
     if (node.kind != YamlNode::Kind::kScalar) throw Refusal{node.line, "a key must be plain text"};
     for (const YamlMember& member : parent.node.members) {
       if (member.key == node.text) {
-        throw Refusal{node.line, node.text + ": this key comes twice (first in line " +
+        throw Refusal{node.line, path() + node.text + ": this key comes twice (first in line " +
                                      std::to_string(member.line) + ")"};
       }
     }

@@ -185,7 +185,7 @@ TEST_F(LoadConfig, AKeyThatComesTwiceIsRefused) {
 TEST_F(LoadConfig, AValueOutOfRangeSaysWhatIsAllowed) {
   EXPECT_EQ(fault("timeouts:\n  connect: 5\n"),
             "pointsman.yaml:2: timeouts.connect: '5' is not allowed (allowed: duration, 10ms to "
-            "5m)");
+            "5m; write 5s)");
   EXPECT_EQ(fault("threads: 1000\n"),
             "pointsman.yaml:1: threads: '1000' is not allowed (allowed: integer, 1 to 256, or 0: "
             "one per core)");
@@ -365,6 +365,74 @@ TEST(ConfigDocs, AreWhatTheBinarySays) {
   text << in.rdbuf();
   EXPECT_EQ(text.str(), config_markdown())
       << "docs/config.md is out of date: pointsman check --markdown > docs/config.md";
+}
+
+TEST_F(LoadConfig, TheSameReplicaInAnotherSpellingIsListedTwice) {
+  context_.replica_place = [](std::string_view url) { return std::string(url.substr(0, 8)); };
+  EXPECT_EQ(fault("replicas:\n - http://a:80\n - http://a/\n"),
+            "pointsman.yaml:3: replicas[1]: 'http://a/' is listed twice, first as 'http://a:80'");
+}
+
+TEST_F(LoadConfig, NoTwoPortsHaveTheSameAddress) {
+  EXPECT_EQ(fault("listen: 127.0.0.1:8080\nadmin: localhost:8080\nreplicas: [http://a]\n"),
+            "pointsman.yaml:2: admin: 'localhost:8080' cannot be had together with `listen` "
+            "('127.0.0.1:8080'); give each a port of its own");
+  EXPECT_THAT(fault("observe: 0.0.0.0:9090\nreplicas: [http://a]\n"),
+              HasSubstr("pointsman.yaml:1: observe: '0.0.0.0:9090' cannot be had together with "
+                        "`admin`"));
+  good("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nobserve: 127.0.0.1:0\nreplicas: [http://a]\n");
+}
+
+TEST_F(LoadConfig, ReplicasAndPoolsExcludeEachOther) {
+  const std::string text =
+      fault("replicas: [http://a]\npools:\n  - {name: general, replicas: [http://b]}\n");
+  EXPECT_EQ(text,
+            "pointsman.yaml:2: pools: excludes `replicas` (pointsman.yaml:1): list all replicas in "
+            "the pools, or give `replicas` alone");
+  EXPECT_THAT(fault("pools: [{replicas: [http://b]}]\nreplicas: [http://a]\n"),
+              StartsWith("pointsman.yaml:2: replicas: excludes `pools`"));
+}
+
+TEST_F(LoadConfig, AKeyThatComesTwiceIsNamedInFull) {
+  EXPECT_EQ(fault("timeouts:\n  connect: 5s\n  connect: 6s\n"),
+            "pointsman.yaml:3: timeouts.connect: this key comes twice (first in line 2)");
+  EXPECT_EQ(fault("pools:\n - name: a\n - name: b\n   replicas:\n    - url: http://a\n"
+                  "      url: http://b\n"),
+            "pointsman.yaml:6: pools[1].replicas[0].url: this key comes twice (first in line 5)");
+  EXPECT_EQ(fault("seed: 1\nseed: 2\n"),
+            "pointsman.yaml:2: seed: this key comes twice (first in line 1)");
+}
+
+TEST_F(LoadConfig, AMissingOrForeignUnitIsToldWithTheRightOne) {
+  EXPECT_THAT(fault("timeouts: {connect: 5}\n"), HasSubstr("; write 5s)"));
+  EXPECT_THAT(fault("features: {max_body: 16MB}\n"), HasSubstr("; write 16MiB)"));
+  EXPECT_THAT(fault("timeouts: {connect: 9h}\n"), Not(HasSubstr("write")));
+}
+
+TEST_F(LoadConfig, AFileThatCannotBeReadIsToldWhy) {
+  const auto load_fault = [this](const std::string& path) {
+    const auto loaded = load_config_file(path, context_);
+    return loaded.ok() ? std::string() : loaded.error().message;
+  };
+  const std::string folder = testing::TempDir();
+  EXPECT_EQ(load_fault(folder), folder + ": cannot be read: Is a directory");
+  const std::string absent = folder + "/no_such_file.yaml";
+  EXPECT_EQ(load_fault(absent),
+            absent + ": cannot be read: No such file or directory; is the path right?");
+  const std::string empty = folder + "/empty.yaml";
+  std::ofstream{empty};
+  EXPECT_EQ(load_fault(empty), empty + ": is empty");
+}
+
+TEST_F(LoadConfig, AnApisBaseUrlIsDoubtful) {
+  for (const char* url : {"http://a:8000/v1", "http://a/base/v1/", "a/v1"}) {
+    EXPECT_THAT(replica_url_warning(url), HasSubstr("ends in /v1")) << url;
+  }
+  for (const char* url : {"http://a:8000", "http://v1", "http://v1/", "http://a/v10"}) {
+    EXPECT_EQ(replica_url_warning(url), "") << url;
+  }
+  EXPECT_THAT(config_warnings(good("replicas: [http://a/v1, http://b]\n")),
+              testing::Contains(HasSubstr("'http://a/v1' ends in /v1")));
 }
 
 }  // namespace

@@ -77,5 +77,37 @@ TEST(Units, LoopbackIsWhatOnlyThisMachineReaches) {
   }
 }
 
+TEST(Units, ListenersCollideOnTheSamePortOfTheSameAddress) {
+  const std::pair<const char*, const char*> collide[] = {
+      {"127.0.0.1:80", "127.0.0.1:80"}, {"localhost:80", "127.0.0.1:80"},
+      {"0.0.0.0:80", "127.0.0.1:80"},   {"[::]:80", "10.0.0.1:80"},
+      {"[::]:80", "[::1]:80"},          {"[::1]:80", "[0:0::1]:80"}};
+  for (const auto& [a, b] : collide) {
+    EXPECT_TRUE(listen_addresses_collide(a, b)) << a << " " << b;
+    EXPECT_TRUE(listen_addresses_collide(b, a)) << b << " " << a;
+  }
+  const std::pair<const char*, const char*> agree[] = {
+      {"127.0.0.1:80", "127.0.0.1:81"}, {"127.0.0.1:80", "127.0.0.2:80"},
+      {"127.0.0.1:0", "127.0.0.1:0"},   {"0.0.0.0:80", "[::1]:80"},
+      {"off", "127.0.0.1:80"},          {"off", "off"}};
+  for (const auto& [a, b] : agree) {
+    EXPECT_FALSE(listen_addresses_collide(a, b)) << a << " " << b;
+    EXPECT_FALSE(listen_addresses_collide(b, a)) << b << " " << a;
+  }
+}
+
+TEST(Units, WhatIsNearlyRightGetsAHint) {
+  EXPECT_EQ(duration_hint("5"), "5s");
+  EXPECT_EQ(duration_hint("0.5"), "0.5s");
+  EXPECT_EQ(duration_hint("5 minutes"), "");
+  EXPECT_EQ(duration_hint("-5"), "");
+  EXPECT_EQ(bytes_hint("16MB"), "16MiB");
+  EXPECT_EQ(bytes_hint("16 mb"), "16MiB");
+  EXPECT_EQ(bytes_hint("1g"), "1GiB");
+  EXPECT_EQ(bytes_hint("64kib"), "64KiB");
+  EXPECT_EQ(bytes_hint("MB"), "");
+  EXPECT_EQ(bytes_hint("16X"), "");
+}
+
 }  // namespace
 }  // namespace pointsman
