@@ -9,6 +9,8 @@
 #include "admin/json_tree.h"
 #include "admin/replica_figures.h"
 #include "base/ascii.h"
+#include "base/decimal.h"
+#include "base/log.h"
 #include "feeds/pushed_signals.h"
 #include "http/openai_error.h"
 #include "http/url.h"
@@ -72,6 +74,12 @@ std::optional<std::string> decoded(std::string_view text) {
   return out;
 }
 
+// For the log: a change, and who asked for it.
+void note(const HttpRequest& request, const std::string& url, const std::string& change) {
+  log_info("replica " + url + " " + change + " by the admin port (client " +
+           request.client.address().to_string() + ")");
+}
+
 std::string_view state_word(const ReplicaStatus& status) {
   switch (status.health.phase) {
     case HealthState::Phase::kUnknown:
@@ -96,11 +104,11 @@ void write_signals(const ReplicaFigures& figures, TimePoint now, JsonWriter& jso
   json.begin_object();
   json.key("age_s").number(to_seconds(now - signals.observed_at));
   json.key("fresh").boolean(signals.fresh(now));
-  json.key("kv_usage").number(signals.kv_usage);
-  json.key("running").number(signals.running);
-  json.key("waiting").number(signals.waiting);
-  json.key("queued_tokens").number(signals.queued_tokens);
-  json.key("prefix_hit_rate").number(signals.prefix_hit_rate);
+  json.key("kv_usage").number(decimal(signals.kv_usage));
+  json.key("running").number(decimal(signals.running));
+  json.key("waiting").number(decimal(signals.waiting));
+  json.key("queued_tokens").number(decimal(signals.queued_tokens));
+  json.key("prefix_hit_rate").number(decimal(signals.prefix_hit_rate));
   json.key("kv_capacity_tokens").integer(static_cast<std::int64_t>(signals.kv_capacity_tokens));
   json.key("block_tokens").integer(signals.block_tokens);
   json.end_object();
@@ -237,8 +245,14 @@ Reply AdminSite::add_replica(const HttpRequest& request) {
   if (!pooled) return error_reply(400, "body", pooled.error().message);
   const Result<ReplicaIndex> added = actions_.add(pooled->replica, pooled->pool);
   if (!added) return error_reply(409, "replica", added.error().message);
+  const std::string& url = pooled->replica.url;
+  note(request, url, "was added");
+  const std::string doubt = replica_url_warning(url);
+  if (!doubt.empty()) log_warning(doubt);
   JsonWriter json;
-  json.begin_object().key("id").integer(*added).key("url").string(pooled->replica.url).end_object();
+  json.begin_object().key("id").integer(*added).key("url").string(url);
+  if (!doubt.empty()) json.key("warning").string(doubt);
+  json.end_object();
   return json_reply(201, json.take());
 }
 
@@ -258,11 +272,14 @@ Reply AdminSite::one_replica(const HttpRequest& request, std::string_view rest) 
   }
   const std::string& url = status->spec.url;
   Result<void> outcome;
+  const char* change = nullptr;
   if (turns) {
     if (request.method != "POST") return wrong_method("POST");
     outcome = state_.fleet.set_draining(url, verb == "drain");
+    change = verb == "drain" ? "was told to drain" : "was told to drain no more";
   } else if (request.method == "DELETE") {
     outcome = state_.fleet.remove(url);
+    change = "was removed";
   } else if (!reads(request)) {
     return wrong_method("GET, HEAD, DELETE");
   } else {
@@ -274,6 +291,7 @@ Reply AdminSite::one_replica(const HttpRequest& request, std::string_view rest) 
     }
   }
   if (!outcome) return error_reply(409, "replica", outcome.error().message);
+  note(request, url, change);
   JsonWriter json;
   json.begin_object().key("id").integer(status->index).key("url").string(url).end_object();
   return json_reply(200, json.take());

@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "admin/replica_figures.h"
+#include "base/decimal.h"
 
 namespace pointsman {
 namespace {
@@ -49,8 +51,13 @@ class Page {
   template <typename Value>
   void per_report(std::string_view name, std::string_view help, Value&& value) {
     per_replica(name, Type::kGauge, help, [this, &value](const ReplicaFigures& replica) {
-      return replica.signals.fresh(now_) ? static_cast<double>(value(replica.signals))
-                                         : std::nan("");
+      if (!replica.signals.fresh(now_)) return std::nan("");
+      const auto reported = value(replica.signals);
+      if constexpr (std::is_same_v<decltype(reported), const float>) {
+        return decimal(reported);
+      } else {
+        return static_cast<double>(reported);
+      }
     });
   }
 

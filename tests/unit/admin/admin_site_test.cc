@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/log.h"
+
 namespace pointsman {
 namespace {
 
@@ -58,6 +60,7 @@ class AdminSiteTest : public testing::Test {
       added_pool_ = pool;
       ReplicaSpec spec;
       spec.url = replica.url;
+      spec.host = replica.url;
       return fleet_.add(spec);
     };
     actions.append_config = [](std::string& out) { out += "{\"values\":[]}"; };
@@ -198,6 +201,72 @@ TEST_F(AdminSiteTest, AddsAReplicaWithTheChecksOfTheFile) {
   EXPECT_EQ(post("[]").status, 400);
   EXPECT_EQ(post("not json").status, 400);
   EXPECT_EQ(post(R"({"url":"http://10.0.0.3:8000"})").status, 409);
+}
+
+// A number in quotes is text, as everywhere in JSON.
+TEST_F(AdminSiteTest, AValueOfTheWrongJsonTypeIsRefused) {
+  AdminSite admin = site();
+  const auto post = [&](const char* body) {
+    return admin.answer(request("POST", "/v1/replicas", body));
+  };
+  const AdminSite::Reply quoted = post(R"({"url":"http://a","weight":"2"})");
+  EXPECT_EQ(quoted.status, 400);
+  EXPECT_THAT(quoted.body, HasSubstr("replica.weight: is text; write it without quotes"));
+  EXPECT_EQ(post(R"({"url":"http://a","api_key_upstream":"true"})").status, 400);
+  EXPECT_EQ(post(R"({"url":"http://a","metrics_port":"9000"})").status, 400);
+  EXPECT_EQ(post(R"({"url":"http://a","health_path":7})").status, 400);
+  EXPECT_EQ(post(R"({"url":"http://a","pool":7})").status, 400);
+  EXPECT_EQ(post(R"({"url":"http://a","pool":["general"]})").status, 400);
+  EXPECT_EQ(fleet_.status().size(), 2U);
+}
+
+TEST_F(AdminSiteTest, WarnsOfAnApisBaseUrl) {
+  const AdminSite::Reply reply =
+      site().answer(request("POST", "/v1/replicas", R"({"url":"http://10.0.0.3:8000/v1"})"));
+  EXPECT_EQ(reply.status, 201);
+  EXPECT_THAT(reply.body, HasSubstr("\"warning\":\"'http://10.0.0.3:8000/v1' ends in /v1"));
+}
+
+std::vector<std::string>& logged() {
+  static std::vector<std::string> lines;
+  return lines;
+}
+
+TEST_F(AdminSiteTest, WritesDownWhatItChangesAndForWhom) {
+  logged().clear();
+  set_log_sink([](LogLevel, std::string_view line) { logged().emplace_back(line); });
+  AdminSite admin = site();
+  const auto change = [&](const char* method, const char* path, const char* body = "") {
+    HttpRequest asked = request(method, path, body);
+    asked.client = {asio::ip::make_address("192.0.2.7"), 5000};
+    EXPECT_LT(admin.answer(asked).status, 300);
+  };
+  change("POST", "/v1/replicas", R"({"url":"http://10.0.0.3:8000"})");
+  change("POST", "/v1/replicas/0/drain");
+  change("POST", "/v1/replicas/0/undrain");
+  change("DELETE", "/v1/replicas/0");
+  change("GET", "/v1/replicas");
+  set_log_sink(nullptr);
+  constexpr const char* kBy = " by the admin port (client 192.0.2.7)";
+  const std::string first = "replica http://10.0.0.1:8000 was ";
+  EXPECT_THAT(logged(),
+              testing::ElementsAre(std::string("replica http://10.0.0.3:8000 was added") + kBy,
+                                   first + "told to drain" + kBy,
+                                   first + "told to drain no more" + kBy, first + "removed" + kBy));
+}
+
+TEST_F(AdminSiteTest, NumbersAreTheShortestThatNameThem) {
+  router_.with([&](Router& router) {
+    Signals signals;
+    signals.window = router.report_opened(0);
+    signals.observed_at = clock_.now();
+    signals.max_age = seconds(3);
+    signals.kv_usage = 0.1F;
+    router.report_applied(0, signals);
+  });
+  AdminSite admin = site();
+  EXPECT_THAT(admin.answer(request("GET", "/v1/replicas/0")).body, HasSubstr("\"kv_usage\":0.1,"));
+  EXPECT_THAT(admin.answer(request("GET", "/metrics")).body, HasSubstr("pool=\"general\"} 0.1\n"));
 }
 
 TEST_F(AdminSiteTest, TakesPushedSignals) {
