@@ -33,7 +33,10 @@ void add_presets(Registry& registry) {
                       Stability::kStable,
                       {.sampler = stage("sample"), .scorers = {stage("peak_ewma")}});
   registry.add_preset("ring_hash",
-                      "consistent hash of session or prompt beginning on a ring, bounded load",
+                      "consistent hash of session or prompt beginning on a ring, bounded load; as "
+                      "in Envoy the ring is scaled to the number of replicas, so a change of that "
+                      "moves a few sessions of other replicas too, where session_affinity moves "
+                      "none and maglev almost none",
                       Stability::kStable, {.sampler = stage("ring"), .picker = stage("in_order")});
   registry.add_preset("maglev",
                       "consistent hash of session or prompt beginning by a Maglev table, bounded "
