@@ -23,6 +23,12 @@ Result<void> check_url(std::string_view url) {
   return {};
 }
 
+// Only of URLs that can be used.
+std::string replica_place(std::string_view url) {
+  const Result<ReplicaUrl> parsed = parse_replica_url(url);
+  return parsed ? authority_of(parsed->host, parsed->port) + parsed->path_prefix : std::string(url);
+}
+
 Result<void> check_metric(std::string_view signal, std::string_view selector) {
   if (!engine_signal(signal)) {
     std::vector<std::string> known;
@@ -68,8 +74,10 @@ Result<void> apply_replicas(const std::vector<std::string>& urls, LoadedConfig& 
     const Result<void> outcome = check_url(url);
     if (!outcome) return Error{ErrorKind::kClient, "--replicas: " + outcome.error().message};
     for (const ReplicaConfig& other : pool.replicas) {
-      if (other.url == url) {
-        return Error{ErrorKind::kClient, "--replicas: '" + url + "' is listed twice"};
+      if (replica_place(other.url) == replica_place(url)) {
+        return Error{ErrorKind::kClient,
+                     "--replicas: '" + url + "' is listed twice" +
+                         (other.url == url ? "" : ", first as '" + other.url + "'")};
       }
     }
     ReplicaConfig replica;
@@ -101,6 +109,7 @@ ConfigContext config_context(const Registry& registry) {
     return std::string(value);
   };
   context.check_url = &check_url;
+  context.replica_place = &replica_place;
   context.check_metric = &check_metric;
   return context;
 }

@@ -1,16 +1,72 @@
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "commands.h"
+#include "core/registry.h"
+
+namespace {
+
+constexpr const char* kVersion = "pointsman " POINTSMAN_VERSION;
+// Of a command line that cannot be understood; a configuration that cannot be used is 1.
+constexpr int kUsageError = 2;
+
+const CLI::App* command_of(const CLI::App& app, const std::string& name) {
+  for (const CLI::App* command : app.get_subcommands({})) {
+    if (command->get_name() == name) return command;
+  }
+  return nullptr;
+}
+
+// Answers a first word that is none of the commands, and returns what to exit with; nothing where
+// it is one. The parser's own text names neither the commands nor the nearest one.
+std::optional<int> answer_first_word(const CLI::App& app, const std::string& word,
+                                     const std::string& next) {
+  if (word == "version") {
+    std::puts(kVersion);
+    return 0;
+  }
+  if (word == "help") {
+    const CLI::App* command = command_of(app, next);
+    const std::string text = command != nullptr ? command->help(app.get_name()) : app.help();
+    std::fputs(text.c_str(), stdout);
+    return 0;
+  }
+  if (word.starts_with('-') || command_of(app, word) != nullptr) return std::nullopt;
+  std::vector<std::string> known;
+  for (const CLI::App* command : app.get_subcommands({})) known.push_back(command->get_name());
+  known.insert(known.end(), {"help", "version"});
+  std::string text = "unknown command '" + word + "' (known: ";
+  for (std::size_t i = 0; i < known.size(); ++i) text += (i == 0 ? "" : ", ") + known[i];
+  const std::string nearest = pointsman::nearest_name(word, known);
+  if (!nearest.empty()) text += "; nearest: " + nearest;
+  std::fprintf(stderr, "%s)\n", text.c_str());
+  return kUsageError;
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app{"pointsman: a load balancer and router for LLM inference", "pointsman"};
-  app.set_version_flag("--version", "pointsman " POINTSMAN_VERSION);
+  app.set_version_flag("--version", kVersion);
   app.require_subcommand(1);
   pointsman::add_serve_command(app);
   pointsman::add_check_command(app);
   pointsman::add_demo_command(app);
   pointsman::add_policies_command(app);
   pointsman::add_replica_command(app);
-  CLI11_PARSE(app, argc, argv);
+  if (argc > 1) {
+    const std::optional<int> status = answer_first_word(app, argv[1], argc > 2 ? argv[2] : "");
+    if (status) return *status;
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& error) {  // a command has told what is wrong
+    return error.get_exit_code();
+  } catch (const CLI::ParseError& error) {  // also --help and --version, which are no errors
+    return app.exit(error) == 0 ? 0 : kUsageError;
+  }
   return 0;
 }
