@@ -7,7 +7,7 @@ import socket
 import subprocess
 
 import pytest
-from support.processes import POINTSMAN, ROOT, Listening
+from support.processes import POINTSMAN, ROOT, Listening, until
 from support.router import Router
 from support.wire import Client, Replica
 
@@ -66,12 +66,20 @@ def test_every_example_is_valid(path):
     assert "k-1" not in result.stdout
 
 
-def test_the_readmes_configuration_is_valid(tmp_path):
-    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    for number, block in enumerate(blocks):
-        path = tmp_path / f"{number}.yaml"
-        path.write_text(block)
-        assert run("check", path).returncode == 0, block
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_configuration_in_the_documents_is_valid(block, tmp_path):
+    path = tmp_path / "p.yaml"
+    path.write_text(block)
+    result = run("check", path)
+    assert result.returncode == 0, result.stderr
 
 
 def test_check_shows_values_with_their_origin(tmp_path):
@@ -140,3 +148,52 @@ def test_a_port_in_use_is_named_with_its_remedy(port):
 
 def test_the_version_is_told():
     assert re.fullmatch(r"pointsman \d+\.\d+\.\d+\n", run("--version").stdout)
+
+
+def test_a_command_that_is_not_known_gets_the_nearest():
+    result = run("serv")
+    assert result.returncode == 2 and result.stdout == ""
+    assert result.stderr.startswith("unknown command 'serv' (known: ")
+    assert result.stderr.endswith("; nearest: serve)\n") and result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [[], ["serve", "--no-such-flag"], ["check", "a", "b"]])
+def test_a_command_line_that_makes_no_sense_exits_2(words):
+    result = run(*words)
+    assert result.returncode == 2 and result.stdout == "" and result.stderr != ""
+
+
+def test_help_and_version_are_commands_too():
+    assert run("version").stdout == run("--version").stdout
+    assert run("help").stdout == run("--help").stdout
+    assert run("help", "serve").stdout == run("serve", "--help").stdout
+    assert "--replicas" in run("help", "serve").stdout
+
+
+@pytest.mark.parametrize("other", ["http://A:80", "http://a/", "a"])
+def test_a_replica_is_one_however_its_url_is_written(other, tmp_path):
+    text = faults("--replicas", f"http://a,{other}")
+    assert f"'{other}' is listed twice, first as 'http://a'" in text
+    path = tmp_path / "p.yaml"
+    path.write_text(f"replicas: [http://a, '{other}']\n")
+    text = faults("-c", path)
+    assert f"{path}:1: replicas[1]: '{other}' is listed twice, first as 'http://a'" in text
+
+
+def test_the_log_tells_of_replicas_that_go_and_of_changes_by_the_admin_port(start):
+    first, second = start(Replica()), start(Replica())
+    health = {"interval": "50ms"}
+    router = start(Router([first, second], health=health))
+
+    def logged(text):
+        until(lambda: text in router.output(), what=text)
+
+    logged(f"info replica {first.url} is in\n")
+    first.close()
+    logged(f"warning replica {first.url} is out: gone: ")
+    with Client(router.urls["admin"]) as client:
+        fields = [("Content-Type", "application/json")]
+        client.post(f"/v1/replicas/{second.authority}/drain", b"", fields=fields)
+    logged(f"info replica {second.url} was told to drain by the admin port (client 127.0.0.1)\n")
+    logged(f"warning replica {second.url} is out: draining\n")
+    assert router.output().count(f"{first.url} is out") == 1

@@ -59,8 +59,10 @@ class Listening:
         return self.process.pid
 
     def output(self):
-        self._errors.seek(0)
-        return "\n".join(self.lines) + "\n" + self._errors.read()
+        # Without seeking: the process writes where the file's one offset is.
+        size = os.fstat(self._errors.fileno()).st_size
+        errors = os.pread(self._errors.fileno(), size, 0).decode(errors="replace")
+        return "\n".join(self.lines) + "\n" + errors
 
     def alive(self):
         return self.process.poll() is None
