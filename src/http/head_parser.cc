@@ -249,8 +249,9 @@ HeadParser::Step RequestHeadParser::parse_start_line() {
     return fail(400, "not an HTTP request line");
   }
   if (rest.size() < 8) return Step::kNeedMore;
-  if (!is_digit(rest[5]) || rest[6] != '.' || !is_digit(rest[7])) {
-    return fail(400, "not an HTTP request line");
+  if (!is_digit(rest[5]) || rest[6] != '.' || !is_digit(rest[7]) ||
+      (rest.size() > 8 && rest[8] >= ' ')) {
+    return fail(400, "not a valid HTTP version");
   }
   if (rest[5] != '1') return fail(505, "only HTTP/1.0 and HTTP/1.1 are served here");
   std::size_t next = 0;

@@ -242,6 +242,12 @@ TEST(RequestHeadParser, RefusesRequestLinesOutOfShape) {
                            "GET /\t HTTP/1.1"}) {
     expect_refused(std::string(line) + "\r\nHost: h\r\n\r\n");
   }
+  for (const char* version : {"HTTP/1.10", "HTTP/1.1x", "HTTP/1,1", "HTTP/11", "HTTP/01.1"}) {
+    RequestHeadParser parser;
+    EXPECT_EQ(parser.parse("GET / " + std::string(version) + "\r\nHost: h\r\n\r\n").reason,
+              "not a valid HTTP version")
+        << version;
+  }
   expect_refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505);
   expect_refused(with("", std::string(40, 'A') + " / HTTP/1.1"));
 }
