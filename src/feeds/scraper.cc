@@ -1,5 +1,6 @@
 #include "feeds/scraper.h"
 
+#include <cstdio>
 #include <utility>
 
 #include "base/log.h"
@@ -10,6 +11,14 @@ namespace {
 
 constexpr std::string_view kUsualPath = "/metrics";
 constexpr std::string_view kOtherPath = "/prometheus/metrics";
+
+// Empty where the page says nothing that cannot be.
+std::string implausible_text(const EngineReading& reading) {
+  if (reading.implausible.empty()) return {};
+  char value[32];
+  std::snprintf(value, sizeof value, "%g", reading.implausible_value);
+  return std::string(reading.implausible) + " is " + value + ", which is out of its range";
+}
 
 }  // namespace
 
@@ -28,6 +37,7 @@ struct Scraper::Target {
   ReportWindow window = 0;
   bool other_path = false;  // trtllm-serve's
   bool other_path_tried = false;
+  std::string usual_problem;  // why the usual path was given up for the other one
   bool warned = false;
   Status status;
 };
@@ -91,7 +101,9 @@ void Scraper::on_result(Target& target, const HttpGetResult& result) {
   if (!result.answered(200)) return failed(target, describe_answer(result), answered);
   const EngineReading reading = metrics_.read(result.body);
   if (reading.engine.empty() && !reading.any_load()) {
-    return failed(target, "no metric of a known name on the page", true);
+    const std::string implausible = implausible_text(reading);
+    return failed(
+        target, implausible.empty() ? "no metric of a known name on the page" : implausible, true);
   }
   apply(target, reading);
 }
@@ -104,10 +116,16 @@ void Scraper::apply(Target& target, const EngineReading& reading) {
     fleet_.set_engine(target.index, reading.engine);
   }
   fleet_.set_awake(target.index, reading.awake.value_or(true));
-  target.warned = false;
+  target.usual_problem.clear();
   target.status.last_good = now;
   ++target.status.good;
-  target.status.problem.clear();
+  target.status.problem = implausible_text(reading);
+  if (target.status.problem.empty()) {
+    target.warned = false;
+  } else if (!std::exchange(target.warned, true)) {
+    log_warning("replica " + target.spec->url + ": " + target.status.problem +
+                "; it counts as unknown");
+  }
   target.status.reading = reading;
 }
 
@@ -119,7 +137,12 @@ void Scraper::failed(Target& target, std::string problem, bool answered) {
   fleet_.set_awake(target.index, true);
   if (target.spec->metrics_path == kUsualPath && !target.other_path_tried) {
     target.other_path = target.other_path_tried = true;
+    target.usual_problem = target.status.problem;
     return reactor_.timers().arm_at(target.next, reactor_.now());
+  }
+  // What is wrong with the usual path says more than that the other one is not there either.
+  if (target.other_path && !target.usual_problem.empty()) {
+    target.status.problem = target.usual_problem;
   }
   target.other_path = false;
   if (std::exchange(target.warned, true)) return;

@@ -49,7 +49,7 @@ class Scraper {
     TimePoint last_good{};  // TimePoint{}: none yet
     std::uint64_t good = 0;
     std::uint64_t failed = 0;
-    std::string problem;    // of the last scrape; empty: it went well
+    std::string problem;    // of the last scrape; empty: all of it went well
     EngineReading reading;  // of the last good one
   };
   [[nodiscard]] std::optional<Status> status(ReplicaIndex replica) const;

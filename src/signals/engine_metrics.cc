@@ -95,6 +95,7 @@ struct Tally {
   double sum = 0;
   double least = 0;
   double largest = 0;
+  std::optional<double> implausible;
 
   void add(double value) {
     least = count == 0 ? value : std::min(least, value);
@@ -267,7 +268,12 @@ EngineReading EngineMetrics::read(std::string_view page) const {
         const std::optional<std::string> text = sample.label(candidate.value_label);
         value = text ? number(*text) : std::nullopt;
       }
-      if (value && is_reading(candidate.signal, *value)) tallies[i].add(*value);
+      if (!value || std::isnan(*value)) continue;
+      if (is_reading(candidate.signal, *value)) {
+        tallies[i].add(*value);
+      } else {
+        tallies[i].implausible = value;
+      }
     }
   });
 
@@ -297,6 +303,14 @@ EngineReading EngineMetrics::read(std::string_view page) const {
     if (candidate.engine != kOwn && candidate.engine != engine) continue;
     values[signal] = combine(candidate.signal, tallies[i]);
     reading.source[signal] = candidate.name;
+  }
+  for (std::size_t i = 0; i < candidates_.size() && reading.implausible.empty(); ++i) {
+    const Candidate& candidate = candidates_[i];
+    const bool of_engine = engine == kOwn || candidate.engine == kOwn || candidate.engine == engine;
+    if (!tallies[i].implausible || values[static_cast<std::size_t>(candidate.signal)]) continue;
+    if (!of_engine) continue;
+    reading.implausible = candidate.name;
+    reading.implausible_value = *tallies[i].implausible;
   }
   const auto value_of = [&](EngineSignal signal) {
     return values[static_cast<std::size_t>(signal)];

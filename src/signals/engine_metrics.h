@@ -49,6 +49,10 @@ struct EngineReading {
   std::uint32_t block_tokens = 0;
   std::uint64_t kv_capacity_tokens = 0;
   std::optional<bool> awake;
+  // A known metric whose value cannot be what its name says (a KV use of 41), where its signal is
+  // unknown for that reason; empty where there was none.
+  std::string_view implausible;
+  double implausible_value = 0;
   // The metric that each signal was read from, for people; empty where there was none.
   std::array<std::string_view, kEngineSignals> source{};
 

@@ -20,8 +20,19 @@ using ::testing::HasSubstr;
 
 std::atomic<int> g_warnings{0};
 
-void count_warnings(LogLevel level, std::string_view) {
-  if (level == LogLevel::kWarning) ++g_warnings;
+std::mutex g_mutex;
+std::string g_last_warning;  // under g_mutex
+
+void count_warnings(LogLevel level, std::string_view line) {
+  if (level != LogLevel::kWarning) return;
+  const std::lock_guard lock(g_mutex);
+  g_last_warning = line;
+  ++g_warnings;
+}
+
+std::string last_warning() {
+  const std::lock_guard lock(g_mutex);
+  return g_last_warning;
 }
 
 std::string file(const std::string& name) {
@@ -121,6 +132,38 @@ TEST_F(ScraperTest, APageThatIsMissingOrNotUnderstoodIsUnknownWithOneWarning) {
     EXPECT_EQ(signals(a).observed_at, TimePoint{});
     EXPECT_TRUE(std::isnan(signals(a).waiting));
     EXPECT_NE(status(a).problem, "");
+    on_thread([&] { scraper_.reset(); });
+    ASSERT_TRUE(fleet_.remove(fleet_.status(a)->spec.url).ok());
+  }
+}
+
+TEST_F(ScraperTest, TheWarningGivesTheReasonOfTheUsualPath) {
+  struct Page {
+    int status;
+    std::string text;
+    const char* reason;
+  };
+  for (const Page& page :
+       {Page{404, "", "/metrics (404)"}, Page{401, "", "/metrics (401)"},
+        Page{200, "other 1\n", "/metrics (no metric of a known name on the page)"},
+        Page{200, std::string(3000, '#'), "larger than"},
+        Page{200, "vllm:kv_cache_usage_perc 41\n",
+             "vllm:kv_cache_usage_perc is 41, which is out of its range"},
+        Page{200, "vllm:kv_cache_usage_perc -1\nvllm:num_requests_waiting 3\n",
+             "vllm:kv_cache_usage_perc is -1, which is out of its range"}}) {
+    g_warnings = 0;
+    Served served([&](const HttpRequest& request, const HttpResponse& response) {
+      if (request.path != "/metrics") return response.send(403, "", "");
+      response.send(page.status, "text/plain", page.text);
+    });
+    const ReplicaIndex a = add(served.port());
+    start({.interval = milliseconds(1), .max_body = 2048, .own_metrics = {}});
+    EXPECT_TRUE(eventually([] { return g_warnings == 1; })) << page.reason;
+    EXPECT_THAT(last_warning(), HasSubstr(page.reason));
+    // What the admin port shows is the same.
+    const std::string problem = status(a).problem;
+    EXPECT_THAT(last_warning(), HasSubstr(problem));
+    EXPECT_NE(problem, "");
     on_thread([&] { scraper_.reset(); });
     ASSERT_TRUE(fleet_.remove(fleet_.status(a)->spec.url).ok());
   }

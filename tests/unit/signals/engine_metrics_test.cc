@@ -184,6 +184,19 @@ TEST(EngineMetrics, AbsentAndUnusableValuesAreUnknown) {
   EXPECT_EQ(one_of_two.running, 2);
 }
 
+TEST(EngineMetrics, AKnownNameWithAValueThatCannotBeIsTold) {
+  const EngineReading percent = read("vllm:num_requests_running 1\nvllm:kv_cache_usage_perc 41\n");
+  EXPECT_EQ(percent.implausible, "vllm:kv_cache_usage_perc");
+  EXPECT_EQ(percent.implausible_value, 41);
+  const EngineReading negative = read("sglang:token_usage -0.5\n");
+  EXPECT_EQ(negative.implausible, "sglang:token_usage");
+  EXPECT_EQ(negative.implausible_value, -0.5);
+  EXPECT_EQ(read("vllm:kv_cache_usage_perc NaN\n").implausible, "") << "says that it is unknown";
+  EXPECT_EQ(read("vllm:kv_cache_usage_perc 0.41\n").implausible, "");
+  EXPECT_EQ(read("vllm:kv_cache_usage_perc 0.4\nvllm:gpu_cache_usage_perc 41\n").implausible, "")
+      << "the signal is known";
+}
+
 TEST(EngineMetrics, NamesOfOnesOwnGoFirst) {
   const EngineMetrics metrics({{EngineSignal::kWaiting, "my_queue{kind=\"slow\", zone = a}"},
                                {EngineSignal::kQueuedTokens, "my_tokens"},
