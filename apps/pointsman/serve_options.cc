@@ -66,6 +66,9 @@ ProxyOptions proxy_options(const Config& config) {
   timeouts.client_stall = config.timeouts.client_stall;
   timeouts.shutdown_delay = config.timeouts.shutdown_delay;
   timeouts.shutdown_grace = config.timeouts.shutdown_grace;
+  options.limits.head.max_size = config.limits.head;
+  options.limits.head.max_headers = config.limits.headers;
+  options.limits.request_body = config.limits.request_body;
   options.limits.max_body = config.features.max_body;
   options.limits.body_memory = config.limits.body_memory;
   options.limits.held_answer = config.limits.held_answer;

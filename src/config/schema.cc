@@ -362,6 +362,12 @@ std::vector<Key<Config>> make_config_keys() {
 
   SectionKeys<Config, LimitsConfig>(table, "limits.",
                                     [](Config& c) -> LimitsConfig& { return c.limits; })
+      .add("head", &LimitsConfig::head, kKiB, 64 * kKiB,
+           "Of one message head, with its start line; a request with a larger one gets 431, an "
+           "answer with one is a bad answer.")
+      .add("headers", &LimitsConfig::headers, 8, 128, "Header lines of one such head; likewise.")
+      .add("request_body", &LimitsConfig::request_body, 1, 1024 * kGiB,
+           "Larger request bodies get 413.", "no limit")
       .add("body_memory", &LimitsConfig::body_memory, kMiB, 1024 * kGiB,
            "All held request bodies together; beyond it, bodies stream through.")
       .add("held_answer", &LimitsConfig::held_answer, kKiB, 16 * kMiB,
@@ -431,7 +437,8 @@ std::vector<Key<Config>> make_config_keys() {
       .add("proxied", &PathsConfig::proxied, kPaths, "each begins with /, or ends in /*", &is_path,
            "Passed on to replicas; everything else is a 404.")
       .add("refused", &PathsConfig::refused, kPaths, kPathRule, &is_path,
-           "Exceptions to those: engines' admin paths.");
+           "Exceptions to those: engines' admin paths. This program's own (/v1/signals, "
+           "/v1/replicas, /v1/config) are never passed on.");
 
   SectionKeys<Config, AdminConfig>(table, "admin_access.",
                                    [](Config& c) -> AdminConfig& { return c.admin_access; })
@@ -480,7 +487,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kSection
     {"features", "What is read of a request."},
     {"models", "Model names."},
     {"timeouts", "Limits on silence. None is on the whole length of an answer."},
-    {"limits", "Memory and connections."},
+    {"limits", "Sizes and memory."},
     {"retry", "Tries on other replicas, only ever while nothing has gone to the client."},
     {"health", "Readiness probes, and ejection by what requests meet."},
     {"signals", "What replicas say of themselves on their metrics pages."},
