@@ -52,6 +52,9 @@ bool is_below(std::string_view path, const std::vector<std::string>& prefixes) {
 PathTable::PathTable(const ProxyOptions& options) {
   add(options.proxied_paths, exact_, below_);
   add(options.refused_paths, refused_, refused_below_);
+  // The admin port's own: who has mistaken the port is told so here and not by a replica.
+  for (const char* path : {"/v1/signals", "/v1/replicas", "/v1/config"}) refused_.emplace(path);
+  refused_below_.emplace_back("/v1/replicas/");
   stateless_.insert(options.stateless_paths.begin(), options.stateless_paths.end());
 }
 
