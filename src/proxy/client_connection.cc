@@ -106,7 +106,8 @@ bool ClientConnection::parse_head() {
       stream_->want_read();
       return false;
     case HeadResult::kBad:
-      refuse(head.http_status, head.reason);
+      refuse(head.http_status, head.http_status == 431 ? "head_too_large" : "bad_head",
+             head.reason);
       return false;
     case HeadResult::kDone:
       break;
@@ -118,16 +119,20 @@ bool ClientConnection::parse_head() {
 }
 
 // An answer to something that is no request: the connection cannot be used any further.
-void ClientConnection::refuse(int status, std::string_view reason) {
+void ClientConnection::refuse(int status, std::string_view kind, std::string_view reason) {
+  const HeadLimits& limits = shard_.options().limits.head;
+  std::string message(reason);
+  if (status == 431) {
+    message += " (limits.head is " + std::to_string(limits.max_size) + " bytes, limits.headers " +
+               std::to_string(limits.max_headers) + ")";
+  }
   release_exchange();
   timer_.cancel();
   phase_ = Phase::kExchange;
   std::string answer;
-  append_error_response({.status = status,
-                         .type = "invalid_request_error",
-                         .message = reason,
-                         .kind = status == 431 ? "head_too_large" : "bad_head"},
-                        shard_.next_request_id(), false, false, answer);
+  append_error_response(
+      {.status = status, .type = "invalid_request_error", .message = message, .kind = kind},
+      shard_.next_request_id(), false, false, answer);
   shard_.count_own_answer(status);
   send(answer);
   exchange_ended(Ending::kClose, input_.bytes().size());
@@ -235,6 +240,9 @@ void ClientConnection::discard_input() {
 void ClientConnection::on_timeout() {
   const IntrusivePtr<ClientConnection> alive(this);
   if (phase_ == Phase::kExchange) return exchange_->on_body_timeout();
+  if (phase_ == Phase::kHead) {
+    return refuse(408, "head_timeout", "the request's head did not come in time");
+  }
   close_now();
 }
 

@@ -86,7 +86,7 @@ class ClientConnection final : public RefCounted<ClientConnection>,
   void read_head();
   void process();
   bool parse_head();
-  void refuse(int status, std::string_view reason);
+  void refuse(int status, std::string_view kind, std::string_view reason);
   void discard_input();
   void flush();
   void after_answer();

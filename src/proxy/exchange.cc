@@ -28,7 +28,9 @@ constexpr Duration kModelsWait = std::chrono::seconds(2);
 Exchange::Exchange(ProxyShard& shard)
     : shard_(shard),
       request_parser_(shard.options().limits.head),
-      body_(shard.shared().body_memory, shard.options().limits.max_body),
+      body_(shard.shared().body_memory, shard.metrics().held_body_bytes,
+            shard.options().limits.max_body),
+      response_parser_(shard.options().limits.head),
       timer_([this] { on_timeout(); }),
       hold_timer_([this] { on_head_hold_over(); }) {}
 
@@ -105,6 +107,10 @@ void Exchange::begin(ClientConnection& client) {
 
 void Exchange::route() {
   const RequestHead& head = request_parser_.head();
+  if (head.target() == "*") {
+    path_ = head.target();
+    return refuse_path();
+  }
   const std::optional<std::string_view> path = routing_path(head.path(), shard_.body_scratch());
   if (!path) {
     path_ = head.path();
@@ -125,13 +131,11 @@ void Exchange::route() {
       if (shard_.deps().append_models) return answer_models();
       break;
     case PathAction::kNotFound:
-      return reply_own({.status = 404,
-                        .type = "invalid_request_error",
-                        .message = "nothing is served at this path",
-                        .kind = "not_found"});
+      return refuse_path();
     case PathAction::kProxy:
       break;
   }
+  if (body_too_large()) return refuse_body();
   shard_.shared().retry_budget.count_request(started_);
   if (body_.complete()) return read_features();
   if (head.expect_continue() && input_body().empty()) {
@@ -140,12 +144,29 @@ void Exchange::route() {
   read_body();
 }
 
+void Exchange::refuse_path() {
+  reply_own({.status = 404,
+             .type = "invalid_request_error",
+             .message = "nothing is served at this path",
+             .kind = "not_found"});
+}
+
 void Exchange::answer_ready(bool alive_only) {
   const bool good = alive_only || (!shard_.draining() && shard_.any_usable());
   reply_document(good ? 200 : 503, kJson, good ? R"({"status":"ok"})" : R"({"status":"unready"})");
 }
 
+void Exchange::refuse_unserved() {
+  reply_own({.status = 503,
+             .type = "upstream_error",
+             .message = "no replica can take the request now",
+             .kind = "no_replica",
+             .retry_after_s = 1});
+}
+
+// With no usable replica nothing is known of what could be served now.
 void Exchange::answer_models() {
+  if (!shard_.any_usable()) return refuse_unserved();
   std::string& document = shard_.body_scratch();
   document.clear();
   shard_.deps().append_models(document);
@@ -162,16 +183,38 @@ void Exchange::read_body() {
   body_progress(body_.advance_in_place(input_body(), input.room()));
 }
 
+// By what is announced, or by what has come.
+bool Exchange::body_too_large() const {
+  const std::size_t limit = shard_.options().limits.request_body;
+  if (limit == 0) return false;
+  const std::uint64_t announced = request_parser_.head().content_length().value_or(0);
+  return std::max(announced, body_.payload_bytes()) > limit;
+}
+
+void Exchange::refuse_body() {
+  const std::string message = "the request's body is larger than limits.request_body (" +
+                              std::to_string(shard_.options().limits.request_body) + " bytes)";
+  reply_own({.status = 413,
+             .type = "invalid_request_error",
+             .message = message,
+             .kind = "body_too_large"});
+}
+
+void Exchange::refuse_bad_body() {
+  reply_own({.status = 400,
+             .type = "invalid_request_error",
+             .message = body_.problem(),
+             .kind = "bad_body"});
+}
+
 void Exchange::body_progress(RequestBody::Progress progress) {
+  if (body_too_large()) return refuse_body();
   switch (progress) {
     case RequestBody::Progress::kNeedMore:
       client_->expect_body_within(shard_.options().timeouts.client_body_gap);
       return client_->want_read();
     case RequestBody::Progress::kBad:
-      return reply_own({.status = 400,
-                        .type = "invalid_request_error",
-                        .message = "the body's chunk framing is broken",
-                        .kind = "bad_body"});
+      return refuse_bad_body();
     case RequestBody::Progress::kTooLarge:
       shard_.metrics().bodies_not_held.add();
       break;
@@ -339,11 +382,7 @@ void Exchange::choose() {
                         .retry_after_s = 1});
     case Decision::Verdict::kReject:
       if (tries_ > 0) return give_up();
-      return reply_own({.status = 503,
-                        .type = "upstream_error",
-                        .message = "no replica can take the request now",
-                        .kind = "no_replica",
-                        .retry_after_s = 1});
+      return refuse_unserved();
   }
   charge_ = std::move(decision.charge);
   replica_ = decision.order[0];

@@ -99,6 +99,11 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   void route();
   void answer_ready(bool alive_only);
   void answer_models();
+  void refuse_path();
+  void refuse_unserved();
+  [[nodiscard]] bool body_too_large() const;
+  void refuse_body();
+  void refuse_bad_body();
   void read_body();
   void body_progress(RequestBody::Progress progress);
   void read_features();
@@ -131,6 +136,7 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   void pump_body();
   void upstream_ended(const std::error_code& error);
   void try_failed(RetryReason reason, const RequestFailure* report);
+  void bad_answer(std::string_view problem);
   void judge_and_retry(RetryReason reason);
   [[nodiscard]] bool another_candidate();
   [[nodiscard]] bool pool_serves();
@@ -187,7 +193,8 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   std::uint32_t retries_ = 0;
   std::uint32_t retries_after_sent_ = 0;
   RetryReason last_failure_ = RetryReason::kRefused;
-  std::uint64_t ticket_ = 0;  // of the question that is open; tells late answers from this one's
+  std::string_view bad_answer_;  // where that is kBadAnswer: what is wrong with the answer
+  std::uint64_t ticket_ = 0;     // of the question that is open; tells late answers from this one's
 
   // --- the try
   UpstreamConnectionPtr upstream_;

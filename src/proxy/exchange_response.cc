@@ -59,10 +59,7 @@ void Exchange::on_response_bytes(std::string_view in) {
       }
       return await_more();
     }
-    if (head.status == HeadResult::kBad) {
-      const RequestFailure fault = RequestFailure::kConnection;
-      return try_failed(RetryReason::kLost, &fault);
-    }
+    if (head.status == HeadResult::kBad) return bad_answer(head.reason);
     if (!response_parser_.head().interim()) break;
     // An interim head is for whoever waits for it. We asked for none, and our client's wish for
     // `100 Continue` was answered here.
@@ -84,9 +81,8 @@ void Exchange::on_response_head(std::string_view head_bytes, std::string_view re
   const int status = head.status();
   if (status == 101) {
     if (iequals(request_parser_.head().upgrade(), "websocket")) return start_tunnel(rest);
-    // A switch that nobody asked for: what follows is no HTTP that we could pass on.
-    const RequestFailure fault = RequestFailure::kConnection;
-    return try_failed(RetryReason::kLost, &fault);
+    // What follows is no HTTP that we could pass on.
+    return bad_answer("a switch to another protocol that nobody asked for");
   }
 
   if (shard_.deps().orca_report) {
@@ -173,8 +169,7 @@ void Exchange::take_body(std::string_view in) {
       forward(taken.forward);
       return cut(CutReason::kUpstreamLost, ErrorKind::kFault, "the replica's answer is malformed");
     }
-    const RequestFailure fault = RequestFailure::kConnection;
-    return try_failed(RetryReason::kLost, &fault);
+    return bad_answer("the body's chunk framing is broken");
   }
   switch (hold_) {
     case Hold::kNone:

@@ -27,6 +27,8 @@ GivingUp giving_up(RetryReason reason) {
       return {"connect_timeout", "the replica could not be reached in time"};
     case RetryReason::kLost:
       return {"connection_lost", "the replica closed the connection before it answered"};
+    case RetryReason::kBadAnswer:
+      return {"bad_answer", "the replica's answer is not valid HTTP"};
     case RetryReason::kBadGateway:
     case RetryReason::kUnavailable:
     case RetryReason::kTooMany:
@@ -203,14 +205,9 @@ void Exchange::pump_body() {
   const std::size_t taken = body_.follow({buffer, got.bytes});
   if (taken < got.bytes) input_overrun_ = true;
   shard_.metrics().request_bytes.add(taken);
-  if (body_.bad()) {
-    if (!head_sent_) {
-      return reply_own({.status = 400,
-                        .type = "invalid_request_error",
-                        .message = "the body's chunk framing is broken",
-                        .kind = "bad_body"});
-    }
-    return on_client_gone();
+  if (body_.bad() || body_too_large()) {
+    if (head_sent_) return on_client_gone();
+    return body_.bad() ? refuse_bad_body() : refuse_body();
   }
   client_->expect_body_within(Duration::zero());
   if (send_broken_) {
@@ -310,6 +307,13 @@ void Exchange::try_failed(RetryReason reason, const RequestFailure* report) {
   judge_and_retry(reason);
 }
 
+// What came as an answer is none, for a reason that does not go away (a fixed text).
+void Exchange::bad_answer(std::string_view problem) {
+  bad_answer_ = problem;
+  const RequestFailure fault = RequestFailure::kConnection;
+  try_failed(RetryReason::kBadAnswer, &fault);
+}
+
 void Exchange::judge_and_retry(RetryReason reason) {
   timer_.cancel();
   hold_timer_.cancel();
@@ -345,7 +349,7 @@ void Exchange::judge_and_retry(RetryReason reason) {
     return give_up();
   }
   ++retries_;
-  if (reason == RetryReason::kLost && was_sent) ++retries_after_sent_;
+  if (is_loss(reason) && was_sent) ++retries_after_sent_;
   shard_.metrics().retried(reason);
   choose();
 }
@@ -396,9 +400,11 @@ void Exchange::give_up() {
                                 : ClientConnection::Ending::kClose);
   }
   const GivingUp last = giving_up(last_failure_);
+  std::string message(last.message);
+  if (last_failure_ == RetryReason::kBadAnswer) message.append(": ").append(bad_answer_);
   reply_own({.status = 502,
              .type = traits(ErrorKind::kFault).openai_type,
-             .message = last.message,
+             .message = message,
              .kind = last.kind});
 }
 

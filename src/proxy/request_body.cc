@@ -15,6 +15,7 @@ void RequestBody::start(const RequestHead& head) {
 void RequestBody::release_memory() {
   if (own_ != nullptr) {
     memory_.give_back(capacity_);
+    held_bytes_.sub(static_cast<std::int64_t>(capacity_));
     std::free(own_);
     own_ = nullptr;
   }
@@ -94,6 +95,7 @@ bool RequestBody::grow_to(std::size_t capacity) {
     memory_.give_back(more);
     return false;
   }
+  held_bytes_.add(static_cast<std::int64_t>(more));
   own_ = static_cast<char*>(larger);
   capacity_ = capacity;
   return true;

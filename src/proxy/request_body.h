@@ -10,6 +10,7 @@
 #include "http/chunk_scanner.h"
 #include "http/head.h"
 #include "proxy/input_buffer.h"
+#include "telemetry/metrics.h"
 
 namespace pointsman {
 
@@ -47,7 +48,9 @@ class RequestBody {
     kBad,       // broken framing; the connection must be closed
   };
 
-  RequestBody(BodyMemory& memory, std::size_t max_held) : memory_(memory), max_held_(max_held) {}
+  // `held`: the thread's count of what is taken from `memory`.
+  RequestBody(BodyMemory& memory, Gauge& held, std::size_t max_held)
+      : memory_(memory), held_bytes_(held), max_held_(max_held) {}
   ~RequestBody() { reset(); }
   RequestBody(const RequestBody&) = delete;
   RequestBody& operator=(const RequestBody&) = delete;
@@ -85,6 +88,8 @@ class RequestBody {
 
   [[nodiscard]] bool complete() const { return complete_; }
   [[nodiscard]] bool bad() const { return chunked_ && chunks_.bad(); }
+  // Of bad(), for a person.
+  [[nodiscard]] std::string_view problem() const { return chunks_.problem(); }
   [[nodiscard]] bool held() const { return held_; }
   [[nodiscard]] std::size_t seen() const { return size_; }  // raw bytes held
   [[nodiscard]] std::uint64_t payload_bytes() const {
@@ -99,8 +104,9 @@ class RequestBody {
   }
 
   BodyMemory& memory_;
+  Gauge& held_bytes_;
   const std::size_t max_held_;
-  ChunkScanner chunks_;
+  ChunkScanner chunks_{ChunkScanner::Trailers::kNoHeadFields};
   std::uint64_t length_ = 0;
   std::uint64_t left_ = 0;  // of a stated length
   bool chunked_ = false;

@@ -8,7 +8,7 @@ RetryJudgement judge_retry(const RetrySituation& situation, const RetryOptions& 
   const auto denied = [](RetryDenied why) { return RetryJudgement{RetryVerdict::kDenied, why}; };
   if (!situation.body_held) return denied(RetryDenied::kNotHeld);
   if (situation.retries >= options.tries) return denied(RetryDenied::kTries);
-  if (situation.failure == RetryReason::kLost && situation.fully_sent) {
+  if (is_loss(situation.failure) && situation.fully_sent) {
     // The replica may have worked on it, and may still be: once more at most, and only where a
     // second run does no harm.
     if (!situation.stateless) return denied(RetryDenied::kNotSafe);

@@ -39,10 +39,15 @@ struct RetryJudgement {
 [[nodiscard]] RetryJudgement judge_retry(const RetrySituation& situation,
                                          const RetryOptions& options);
 
+// The replica has taken the request, and what became of it is not known.
+constexpr bool is_loss(RetryReason reason) {
+  return reason == RetryReason::kLost || reason == RetryReason::kBadAnswer;
+}
+
 // The connection failed, as opposed to an answer that says "not here".
 constexpr bool is_connection_failure(RetryReason reason) {
   return reason == RetryReason::kRefused || reason == RetryReason::kConnectTimeout ||
-         reason == RetryReason::kLost;
+         is_loss(reason);
 }
 
 // Bounds retries by the traffic that caused them, so that a fleet that fails as a whole is not

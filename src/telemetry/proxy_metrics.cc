@@ -151,7 +151,8 @@ void ProxyMetrics::write(Exposition& out) const {
   counter("pointsman_response_body_bytes_total", &Shard::response_bytes,
           "Bytes of answers' bodies sent to clients.");
   gauge("pointsman_held_body_bytes", &Shard::held_body_bytes,
-        "Bytes of request bodies held for reading and for retries.");
+        "Memory of request bodies held for reading and for retries, of those beyond the 16 KiB "
+        "that each connection reads into.");
   counter("pointsman_bodies_not_held_total", &Shard::bodies_not_held,
           "Request bodies that streamed through: larger than features.max_body, or "
           "limits.body_memory was used up.");

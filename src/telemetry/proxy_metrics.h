@@ -18,12 +18,13 @@ enum class RetryReason : std::uint8_t {
   kRefused,         // connection refused or reset before any byte
   kConnectTimeout,  // no connection in time
   kLost,            // the connection was lost with the request sent, before the first body byte
+  kBadAnswer,       // what the replica answered with is not valid HTTP
   kBadGateway,      // 502
   kUnavailable,     // 503
   kTooMany,         // 429
   kDraining,        // 500 "cannot schedule new futures"
 };
-inline constexpr std::size_t kRetryReasons = 7;
+inline constexpr std::size_t kRetryReasons = 8;
 
 // Why a request that could have been tried again was not.
 enum class RetryDenied : std::uint8_t {
@@ -48,7 +49,7 @@ inline constexpr std::size_t kCutReasons = 6;
 
 constexpr std::string_view label(RetryReason reason) {
   constexpr std::array<std::string_view, kRetryReasons> kLabels = {
-      "refused", "connect_timeout", "lost", "502", "503", "429", "draining"};
+      "refused", "connect_timeout", "lost", "bad_answer", "502", "503", "429", "draining"};
   return kLabels[static_cast<std::size_t>(reason)];
 }
 constexpr std::string_view label(RetryDenied reason) {

@@ -149,7 +149,9 @@ def test_model_lists_are_merged_D55(start, cases):
         assert models["m1"]["max_model_len"] == 16384
         assert models["m1"]["owned_by"] == "x"
         assert models["m1-adapter"]["parent"] == "m1"
-        for _ in range(6):
+        # Where the three are equally loaded chance decides; that it leaves one out so often does
+        # not happen.
+        for _ in range(60):
             assert client.chat().response().status == 200
     assert locked.requests
 

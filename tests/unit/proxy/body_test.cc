@@ -41,7 +41,8 @@ class RequestBodyTest : public ::testing::Test {
   }
 
   BodyMemory memory_{std::size_t{10} << 20};
-  RequestBody body_{memory_, std::size_t{1} << 20};
+  Gauge held_;
+  RequestBody body_{memory_, held_, std::size_t{1} << 20};
   RequestHeadParser parser_;
   std::string text_;
   std::string in_;
@@ -64,8 +65,33 @@ TEST_F(RequestBodyTest, ALargeBodyMovesAndStaysWhole) {
   EXPECT_TRUE(body_.held());
   EXPECT_EQ(body_.raw(in_), large);
   EXPECT_GE(memory_.used(), large.size());
+  EXPECT_EQ(held_.value(), static_cast<std::int64_t>(memory_.used()));
   body_.reset();
   EXPECT_EQ(memory_.used(), 0);
+  EXPECT_EQ(held_.value(), 0);
+}
+
+// RFC 9110, 6.5.1.
+TEST_F(RequestBodyTest, ATrailerThatBelongsInTheHeadIsBad) {
+  for (const char* name : {"Content-Length", "transfer-encoding", "HOST", "Connection", "TE",
+                           "Trailer", "Authorization", "Proxy-Authorization", "Content-Type"}) {
+    start("Transfer-Encoding: chunked");
+    in_.clear();
+    EXPECT_EQ(feed("1\r\na\r\n0\r\nX-Sum: 1\r\n" + std::string(name) + ": 5\r\n\r\n", 100, 7),
+              Progress::kBad)
+        << name;
+    EXPECT_EQ(body_.problem(), "a trailer that may stand in the head only");
+    parser_.reset();
+  }
+  for (const char* name : {"X-Host", "Hos", "Hosts", "Content-Digest", "Server-Timing",
+                           "Proxy-Authorization-X", "x-very-long-name-of-a-trailer-host"}) {
+    start("Transfer-Encoding: chunked");
+    in_.clear();
+    EXPECT_EQ(feed("1\r\na\r\n0\r\n" + std::string(name) + ": 5\r\n\r\n", 100, 7),
+              Progress::kComplete)
+        << name;
+    parser_.reset();
+  }
 }
 
 TEST_F(RequestBodyTest, AChunkedBodyKeepsItsFramingAndShowsItsData) {
@@ -110,7 +136,7 @@ TEST_F(RequestBodyTest, AChunkedBodyOverTheLimitIsNotHeldEither) {
 
 TEST_F(RequestBodyTest, WithoutMemoryForItABodyStreamsThrough) {
   BodyMemory little(100'000);
-  RequestBody body(little, std::size_t{1} << 20);
+  RequestBody body(little, held_, std::size_t{1} << 20);
   start("Content-Length: 500000");
   body.start(parser_.head());
   const std::string first(16'384, 'x');

@@ -69,6 +69,67 @@ class Failure : public ::testing::Test {
   ProxyRig rig_;
 };
 
+TEST_F(Failure, WhatIsNoHttpIsABadAnswerWithItsReason) {
+  struct Answer {
+    const char* bytes;
+    const char* reason;
+  };
+  for (const Answer& answer : {
+           Answer{"garbage\r\n\r\n", "not an HTTP status line"},
+           Answer{"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
+                  "more than one Content-Length"},
+           Answer{"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n",
+                  "both Content-Length and Transfer-Encoding"},
+           Answer{"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4x\r\nabcd\r\n",
+                  "the body's chunk framing is broken"},
+           Answer{"HTTP/1.1 200 OK\r\nX-A: b\r\n c\r\n\r\n", "a folded header line"},
+           Answer{"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+                  "a switch to another protocol that nobody asked for"},
+       }) {
+    FakeReplica replica([&](FakeConnection& connection) {
+      connection.read_request();
+      connection.send(answer.bytes);
+      connection.read_to_end();
+    });
+    ProxyRig rig;
+    rig.add(replica.port());
+    rig.start();
+    RawClient client(rig.port());
+    client.send(post("/v1/chat/completions", kChat, "Connection: close\r\n"));
+    const std::string told = client.read_to_end();
+    EXPECT_THAT(told, StartsWith("HTTP/1.1 502")) << answer.bytes;
+    EXPECT_THAT(told, HasSubstr("X-Pointsman-Error: bad_answer"));
+    EXPECT_THAT(told,
+                HasSubstr("the replica's answer is not valid HTTP: " + std::string(answer.reason)));
+    rig.stop();
+  }
+}
+
+TEST_F(Failure, AnAnswerWithTooLargeAHeadIsABadAnswer) {
+  rig_.options().limits.head.max_size = 2048;
+  start(
+      [](FakeConnection& connection) {
+        connection.read_request();
+        connection.send("HTTP/1.1 200 OK\r\nX-A: " + std::string(4096, 'a'));
+        connection.read_to_end();
+      },
+      1);
+  EXPECT_THAT(ask(), HasSubstr("not valid HTTP: the head is too large"));
+}
+
+TEST_F(Failure, ABadAnswerIsTriedElsewhereAsALostOneIs) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.send("garbage\r\n\r\n");
+    connection.read_to_end();
+  });
+  EXPECT_THAT(ask(), EndsWith(R"({"id":"good"})"));
+  const auto index = static_cast<std::size_t>(RetryReason::kBadAnswer);
+  EXPECT_EQ(rig_.sum([&](auto& shard) { return shard.retries[index].value(); }), 1);
+  EXPECT_EQ(label(RetryReason::kBadAnswer), "bad_answer");
+  EXPECT_EQ(label(RetryReason::kDraining), "draining");
+}
+
 TEST_F(Failure, ALostConnectionIsTriedElsewhere) {
   start([](FakeConnection& connection) {
     connection.read_request();

@@ -114,6 +114,14 @@ TEST_F(Framing, PipelinedRequestsAreAnsweredInOrder) {
   }
 }
 
+TEST_F(Framing, AsteriskIsNothingThatIsServed) {
+  RawClient client(rig_.port());
+  client.send("OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n");
+  const std::string answer = client.read_answer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(answer, HasSubstr("X-Pointsman-Error: not_found"));
+}
+
 TEST_F(Framing, AHeadMayComeByteByByte) {
   RawClient client(rig_.port());
   for (const char byte : post("/v1/chat/completions", R"({"model":"m"})")) {
@@ -143,6 +151,23 @@ TEST_F(Framing, AHeadOverTheLimitIsRefusedWith431) {
   const std::string answer = client.read_to_end();
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 431"));
   EXPECT_THAT(answer, HasSubstr("X-Pointsman-Error: head_too_large"));
+  EXPECT_THAT(answer, HasSubstr("limits.head is 32768 bytes, limits.headers 128"));
+}
+
+TEST_F(Framing, TheLimitsOfAHeadAreThoseOfTheConfiguration) {
+  rig_.stop();
+  rig_.options().limits.head = {.max_size = 50'000, .max_headers = 10};
+  rig_.start();
+  RawClient client(rig_.port());
+  client.send(get("/v1/x", "X-Long: " + std::string(40'000, 'h') + "\r\n"));
+  EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 200"));
+  std::string headers;
+  for (int i = 0; i < 10; ++i) headers += "X-A: b\r\n";
+  client.send(get("/v1/x", headers));
+  const std::string answer = client.read_to_end();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(answer,
+              HasSubstr("too many headers (limits.head is 50000 bytes, limits.headers 10)"));
 }
 
 // Beyond features.max_body a body streams through.
@@ -171,6 +196,56 @@ TEST_F(Framing, AChunkedBodyGoesOnAsItCame) {
   EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(requests().back(), EndsWith(framed));
   EXPECT_THAT(requests().back(), HasSubstr("Transfer-Encoding: chunked\r\n"));
+}
+
+TEST_F(Framing, ATrailerThatBelongsInTheHeadIsRefusedAndOthersPass) {
+  const std::string begin =
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+      "d\r\n{\"model\":\"m\"}\r\n0\r\n";
+  RawClient good(rig_.port());
+  // The played replica takes "0" and two line ends for the end of a chunked body.
+  good.send(begin + "X-Checksum: 10\r\n\r\n");
+  EXPECT_THAT(good.read_answer(), StartsWith("HTTP/1.1 200"));
+  RawClient bad(rig_.port());
+  bad.send(begin + "Content-Length: 1\r\n\r\n");
+  const std::string answer = bad.read_to_end();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 400"));
+  EXPECT_THAT(answer, HasSubstr("X-Pointsman-Error: bad_body"));
+  EXPECT_THAT(answer, HasSubstr("a trailer that may stand in the head only"));
+}
+
+TEST_F(Framing, ABodyOverTheLimitIsRefusedByItsLengthBeforeItIsRead) {
+  rig_.stop();
+  rig_.options().limits.request_body = 20;
+  rig_.start();
+  RawClient client(rig_.port());
+  client.send(post("/v1/chat/completions", R"({"model":"m","a":1})"));
+  EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 200"));
+  client.send(
+      "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 21\r\n"
+      "Expect: 100-continue\r\n\r\n");
+  const std::string answer = client.read_to_end();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(answer, HasSubstr("X-Pointsman-Error: body_too_large"));
+  EXPECT_THAT(answer, HasSubstr("limits.request_body (20 bytes)"));
+}
+
+TEST_F(Framing, AChunkedBodyIsRefusedOnceItPassesTheLimit) {
+  // The second limit is passed while the body streams through to the replica.
+  for (const std::size_t limit : {std::size_t{50'000}, std::size_t{400'000}}) {
+    rig_.stop();
+    rig_.options().limits.request_body = limit;
+    rig_.options().limits.max_body = 100'000;
+    rig_.start();
+    RawClient client(rig_.port());
+    client.send(
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    const std::string chunk = "2710\r\n" + std::string(10'000, ' ') + "\r\n";
+    for (std::size_t sent = 0; sent <= limit; sent += 10'000) client.send(chunk);
+    const std::string answer = client.read_to_end();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 413")) << limit;
+    EXPECT_THAT(answer, HasSubstr("Connection: close"));
+  }
 }
 
 TEST_F(Framing, ExpectContinueIsAnsweredBeforeTheBody) {

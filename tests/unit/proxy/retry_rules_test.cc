@@ -56,6 +56,18 @@ TEST(RetryRules, ALostRequestThatMayHaveLeftSomethingBehindIsNotSentAgain) {
   EXPECT_TRUE(allowed(situation));
 }
 
+TEST(RetryRules, AnAnswerThatIsNoHttpFollowsTheRulesOfALoss) {
+  RetrySituation situation = lost_after_sending();
+  situation.failure = RetryReason::kBadAnswer;
+  EXPECT_TRUE(allowed(situation));
+  situation.stateless = false;
+  EXPECT_EQ(denial(situation), RetryDenied::kNotSafe);
+  situation.stateless = true;
+  situation.retries = situation.retries_after_sent = 1;
+  EXPECT_EQ(denial(situation), RetryDenied::kTries);
+  EXPECT_TRUE(is_connection_failure(RetryReason::kBadAnswer));
+}
+
 TEST(RetryRules, NeedsTheWholeBodyAndAnotherReplica) {
   RetrySituation situation = refused();
   situation.body_held = false;

@@ -130,6 +130,19 @@ TEST(Models, TheListIsTheRoutersOwn) {
   rig.stop();
 }
 
+TEST(Models, AreNotKnownWhileNoReplicaIsUsable) {
+  ProxyRig rig;
+  rig.append_models = [](std::string& out) { out += R"({"object":"list","data":[]})"; };
+  rig.start();
+  RawClient client(rig.port());
+  client.send(get("/v1/models"));
+  const std::string answer = client.read_answer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(answer, HasSubstr("X-Pointsman-Error: no_replica"));
+  EXPECT_THAT(answer, HasSubstr("Retry-After: 1"));
+  rig.stop();
+}
+
 // Case D53: a form's model part is read, and the form goes on byte for byte.
 TEST(Models, AreReadFromForms) {
   std::promise<std::string> seen;
