@@ -134,6 +134,7 @@ void ClientConnection::refuse(int status, std::string_view kind, std::string_vie
       {.status = status, .type = "invalid_request_error", .message = message, .kind = kind},
       shard_.next_request_id(), false, false, answer);
   shard_.count_own_answer(status);
+  shard_.metrics().own_errors.add(kind);
   send(answer);
   exchange_ended(Ending::kClose, input_.bytes().size());
 }

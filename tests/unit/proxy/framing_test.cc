@@ -152,6 +152,14 @@ TEST_F(Framing, AHeadOverTheLimitIsRefusedWith431) {
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 431"));
   EXPECT_THAT(answer, HasSubstr("X-Pointsman-Error: head_too_large"));
   EXPECT_THAT(answer, HasSubstr("limits.head is 32768 bytes, limits.headers 128"));
+  EXPECT_EQ(rig_.sum([](auto& shard) {
+    std::uint64_t count = 0;
+    shard.own_errors.for_each([&](std::string_view word, std::uint64_t n) {
+      if (word == "head_too_large") count += n;
+    });
+    return count;
+  }),
+            1);
 }
 
 TEST_F(Framing, TheLimitsOfAHeadAreThoseOfTheConfiguration) {
