@@ -383,9 +383,11 @@ Result<void> validate_config(const LoadedConfig& loaded) {
       {"listen", config.listen}, {"admin", config.admin}, {"observe", config.observe}};
   for (std::size_t i = 0; i < std::size(ports); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      const auto& [key, address] = ports[i];
-      const auto& [other, taken] = ports[j];
-      if (!listen_addresses_collide(address, taken)) continue;
+      if (!listen_addresses_collide(ports[i].second, ports[j].second)) continue;
+      // Told where the file has it, if one of the two is a default.
+      const bool told = loaded.origins.contains(ports[i].first);
+      const auto& [key, address] = ports[told ? i : j];
+      const auto& [other, taken] = ports[told ? j : i];
       fault(key, "'" + address + "' cannot be had together with `" + other + "` ('" + taken +
                      "'); give each a port of its own");
     }

@@ -380,6 +380,9 @@ TEST_F(LoadConfig, NoTwoPortsHaveTheSameAddress) {
   EXPECT_THAT(fault("observe: 0.0.0.0:9090\nreplicas: [http://a]\n"),
               HasSubstr("pointsman.yaml:1: observe: '0.0.0.0:9090' cannot be had together with "
                         "`admin`"));
+  EXPECT_THAT(fault("listen: 0.0.0.0:9090\nreplicas: [http://a]\n"),
+              StartsWith("pointsman.yaml:1: listen: '0.0.0.0:9090' cannot be had together with "
+                         "`admin` ('127.0.0.1:9090')"));
   good("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nobserve: 127.0.0.1:0\nreplicas: [http://a]\n");
 }
 
