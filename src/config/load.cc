@@ -388,8 +388,9 @@ Result<void> validate_config(const LoadedConfig& loaded) {
       const bool told = loaded.origins.contains(ports[i].first);
       const auto& [key, address] = ports[told ? i : j];
       const auto& [other, taken] = ports[told ? j : i];
-      fault(key, "'" + address + "' cannot be had together with `" + other + "` ('" + taken +
-                     "'); give each a port of its own");
+      std::string what = "'" + address;
+      what.append("' cannot be had together with `").append(other).append("` ('").append(taken);
+      fault(key, what.append("'); give each a port of its own"));
     }
   }
   if (config.admin != "off" && config.admin_access.key.empty() &&
