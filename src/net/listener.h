@@ -2,13 +2,12 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <string_view>
 
 #include "base/result.h"
 #include "net/asio.h"
+#include "net/poller.h"
 #include "net/reactor.h"
-#include "net/stream.h"
 
 namespace pointsman {
 
@@ -19,16 +18,17 @@ namespace pointsman {
 // and TCP_NOTSENT_LOWAT, which bounds what a client that reads nothing makes the kernel hold.
 //
 // For the reactor's thread only; listen() also before run().
-class Listener {
+class Listener final : private Poller::Source {
  public:
   struct Options {
     int backlog = 4096;             // the kernel caps it at net.core.somaxconn
     int unsent_limit = 128 * 1024;  // bytes; TCP_NOTSENT_LOWAT
   };
-  using Accept = std::function<void(TcpSocket socket, const asio::ip::tcp::endpoint& client)>;
+  // The socket is the callee's to close.
+  using Accept = std::function<void(int socket, const asio::ip::tcp::endpoint& client)>;
 
   Listener(Reactor& reactor, Options options, Accept accept);
-  ~Listener();
+  ~Listener() { close(); }
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
@@ -42,15 +42,15 @@ class Listener {
   void close();
 
  private:
-  void wait();
-  void accept_ready();
+  void on_ready(std::uint32_t events) override;
 
   Reactor& reactor_;
   const Options options_;
   const Accept accept_;
-  asio::basic_socket_acceptor<asio::ip::tcp, asio::io_context::executor_type> acceptor_;
+  int socket_ = -1;
   std::uint16_t port_ = 0;
-  Timer again_;  // after the process ran out of descriptors
+  bool resting_ = false;  // the process ran out of descriptors
+  Timer again_;
 };
 
 }  // namespace pointsman

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <atomic>
+#include <memory>
 #include <thread>
 #include <utility>
 
 #include "base/time.h"
 #include "net/asio.h"
+#include "net/poller.h"
 #include "net/timer_wheel.h"
 
 namespace pointsman {
@@ -32,9 +35,18 @@ class Reactor {
   template <typename Task>
   void post(Task&& task) {
     asio::post(io_, std::forward<Task>(task));
+    if (poller_) notice_post();
   }
 
   [[nodiscard]] asio::io_context& io() { return io_; }
+
+  // Descriptors watched without Asio, as the data plane does. A reactor that is asked for it before
+  // run() waits in the poller: posted tasks still run at once, but what waits in io() is looked at
+  // only once a tick.
+  [[nodiscard]] Poller& poller() {
+    if (!poller_) poller_ = std::make_unique<Poller>();
+    return *poller_;
+  }
   [[nodiscard]] TimerWheel& timers() { return wheel_; }
   [[nodiscard]] const Clock& clock() const { return clock_; }
 
@@ -52,11 +64,19 @@ class Reactor {
 
  private:
   void start_tick();
+  void tick();
+  void run_poller();
+  void notice_post();
 
   const Clock& clock_;
   TimePoint coarse_now_;
-  TimerWheel wheel_;  // outlives what waits in io_: handlers own connections, and these own timers
-  asio::io_context io_{1};  // the hint: one thread runs it
+  // Outlive what waits in io_: handlers own connections, and these own timers and sockets.
+  TimerWheel wheel_;
+  std::unique_ptr<Poller> poller_;
+  std::atomic<bool> posted_{false};
+  std::atomic<bool> stopped_{false};
+  std::atomic<std::thread::id> runs_on_{};  // of run_poller()
+  asio::io_context io_{1};                  // the hint: one thread runs it
   asio::executor_work_guard<asio::io_context::executor_type> work_;
   asio::steady_timer tick_timer_;
 };

@@ -1,20 +1,15 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "base/intrusive.h"
 #include "net/asio.h"
+#include "net/poller.h"
 
 namespace pointsman {
-
-// Sockets of the data plane name their executor's type, which spares a type-erased copy per wait.
-using TcpSocket = asio::basic_stream_socket<asio::ip::tcp, asio::io_context::executor_type>;
 
 // How one attempt to move bytes ended.
 struct IoResult {
@@ -26,7 +21,7 @@ struct IoResult {
   };
   Status status = Status::kOk;
   std::size_t bytes = 0;
-  std::error_code error;
+  std::error_code error{};
 
   [[nodiscard]] bool ok() const { return status == Status::kOk; }
 };
@@ -37,10 +32,9 @@ struct IoResult {
 //
 // This is the seam for TLS: a stream that encrypts offers the same calls.
 //
-// Life: held by IntrusivePtr. A pending notice keeps the stream itself alive, but not its owner:
-// the owner calls close() or detach() before it goes, and hears nothing after that.
-// For one reactor's thread only.
-class Stream final : public RefCounted<Stream> {
+// Held by IntrusivePtr. The owner calls close() or detach() before it goes, and hears nothing after
+// that. For one reactor's thread only.
+class Stream final : public RefCounted<Stream>, public Poller::Source {
  public:
   // Who is told. Both may be called with nothing to read or write.
   class Events {
@@ -52,8 +46,9 @@ class Stream final : public RefCounted<Stream> {
     ~Events() = default;
   };
 
-  explicit Stream(asio::io_context& io) : socket_(io.get_executor()) {}
-  explicit Stream(TcpSocket socket) : socket_(std::move(socket)) {}
+  explicit Stream(Poller& poller) : poller_(poller) {}
+  // Takes a connected, non-blocking socket.
+  Stream(Poller& poller, int socket);
 
   void attach(Events& events) { events_ = &events; }
   void detach() { events_ = nullptr; }
@@ -61,10 +56,10 @@ class Stream final : public RefCounted<Stream> {
   // Starts to connect; want_write() then tells when it is decided, and connect_error() how.
   // An error here is immediate: no route, no descriptor.
   std::error_code connect(const asio::ip::tcp::endpoint& endpoint);
-  [[nodiscard]] std::error_code connect_error();
+  [[nodiscard]] std::error_code connect_error() const;
 
-  // One notice to come; asking again while one is pending does nothing. An ended or broken
-  // connection counts as readable and writable.
+  // One notice to come, never from within the call; asking again while one is to come does nothing.
+  // An ended or broken connection counts as readable and writable.
   void want_read();
   void want_write();
 
@@ -72,42 +67,31 @@ class Stream final : public RefCounted<Stream> {
   // Writes `first`, then `second`, as far as the socket takes them.
   IoResult write(std::string_view first, std::string_view second = {});
 
-  // True where the connection has ended, broken, or holds bytes that nobody asked for. One system
-  // call.
-  [[nodiscard]] bool readable_or_ended();
-
   void shutdown_send();
   // Closes; what was written is still delivered.
   void close();
   // Closes with RST: the other side cannot take it for a good end.
   void reset();
-  [[nodiscard]] bool open() const { return socket_.is_open(); }
-
-  TcpSocket& socket() { return socket_; }
+  [[nodiscard]] bool open() const { return socket_ >= 0; }
+  [[nodiscard]] int socket() const { return socket_; }
 
  private:
   friend class RefCounted<Stream>;
-  // Room for one pending operation of Asio's, so that waiting allocates nothing.
-  struct Room {
-    alignas(std::max_align_t) std::array<std::byte, 192> bytes;
-    bool used = false;
-  };
-  template <typename T>
-  class RoomAllocator;
-  template <void (Stream::*kNotice)()>
-  struct Waiter;
 
-  ~Stream() = default;
+  ~Stream() { close(); }
   void on_unreferenced() { delete this; }
-  void notice_read();
-  void notice_write();
+  void on_ready(std::uint32_t events) override;
+  std::error_code watch();
 
-  TcpSocket socket_;
+  Poller& poller_;
   Events* events_ = nullptr;
-  bool read_pending_ = false;
-  bool write_pending_ = false;
-  Room read_room_;
-  Room write_room_;
+  int socket_ = -1;
+  bool read_wanted_ = false;
+  bool write_wanted_ = false;
+  // What the edges seen so far say, less what read() and write() found since.
+  bool readable_ = false;
+  bool writable_ = false;
+  bool ended_ = false;  // no further edge may come: it stays readable until the end is read
 };
 
 using StreamPtr = IntrusivePtr<Stream>;

@@ -29,7 +29,10 @@ void detect_dead_host(int socket, Duration unacknowledged) {
 }  // namespace
 
 UpstreamConnection::UpstreamConnection(UpstreamPool& pool, std::uint32_t target)
-    : pool_(pool), stream_(new Stream(pool.reactor_.io())), target_(target), idle_timer_([this] {
+    : pool_(pool),
+      stream_(new Stream(pool.reactor_.poller())),
+      target_(target),
+      idle_timer_([this] {
         if (idle_) pool_.remove_idle(*this);
       }) {
   ++pool_.open_;
@@ -66,7 +69,7 @@ UpstreamConnectionPtr UpstreamPool::open(std::uint32_t target,
   auto connection = std::make_unique<UpstreamConnection>(*this, target);
   error = connection->stream_->connect(endpoint);
   if (error) return nullptr;
-  detect_dead_host(connection->stream_->socket().native_handle(), options_.unacknowledged);
+  detect_dead_host(connection->stream_->socket(), options_.unacknowledged);
   return connection;
 }
 

@@ -13,10 +13,10 @@ constexpr Duration kLinger = std::chrono::seconds(2);
 
 }  // namespace
 
-ClientConnection::ClientConnection(ProxyShard& shard, TcpSocket socket,
+ClientConnection::ClientConnection(ProxyShard& shard, int socket,
                                    const asio::ip::tcp::endpoint& client)
     : shard_(shard),
-      stream_(new Stream(std::move(socket))),
+      stream_(new Stream(shard.reactor().poller(), socket)),
       client_(client),
       input_(shard.blocks()),
       timer_([this] { on_timeout(); }),

@@ -32,7 +32,7 @@ class ClientConnection final : public RefCounted<ClientConnection>,
                                public Stream::Events,
                                public ListLink<ClientConnection> {
  public:
-  ClientConnection(ProxyShard& shard, TcpSocket socket, const asio::ip::tcp::endpoint& client);
+  ClientConnection(ProxyShard& shard, int socket, const asio::ip::tcp::endpoint& client);
 
   void start();
 

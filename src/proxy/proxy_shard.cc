@@ -34,9 +34,12 @@ ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index)
                             shared.options.timeouts.upstream_unacknowledged}),
       tick_timer_([this] { tick(); }),
       drain_timer_([this] { leaving_ ? cut_everything() : leave(); }),
-      listener_(reactor_, {}, [this](TcpSocket socket, const asio::ip::tcp::endpoint& client) {
-        accepted(std::move(socket), client);
-      }) {}
+      listener_(reactor_, {}, [this](int socket, const asio::ip::tcp::endpoint& client) {
+        accepted(socket, client);
+      }) {
+  // From here on the reactor waits in its poller.
+  static_cast<void>(reactor_.poller());
+}
 
 ProxyShard::~ProxyShard() {
   // The thread has ended: what still runs ends here, while everything that it uses is there.
@@ -65,8 +68,8 @@ void ProxyShard::tick() {
 
 // --- connections ---------------------------------------------------------------------------------
 
-void ProxyShard::accepted(TcpSocket socket, const asio::ip::tcp::endpoint& client) {
-  auto* const connection = new ClientConnection(*this, std::move(socket), client);
+void ProxyShard::accepted(int socket, const asio::ip::tcp::endpoint& client) {
+  auto* const connection = new ClientConnection(*this, socket, client);
   connection->add_reference();  // given back in connection_closed()
   connections_.push_back(*connection);
   ++connection_count_;

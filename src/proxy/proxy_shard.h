@@ -128,7 +128,7 @@ class ProxyShard {
   void count_own_answer(int status);
 
  private:
-  void accepted(TcpSocket socket, const asio::ip::tcp::endpoint& client);
+  void accepted(int socket, const asio::ip::tcp::endpoint& client);
   void tick();
   void leave();
   void check_drained();
