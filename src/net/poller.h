@@ -14,7 +14,7 @@ namespace pointsman {
 
 // Readiness of many descriptors by epoll, registered once and edge-triggered: a connection that
 // serves ten thousand events is never registered again, where Asio's way costs one more system call
-// for each wait (see docs/decisions on the data plane's sockets).
+// for each wait (docs/decisions/0004-sockets-by-epoll.md).
 //
 // For one thread, except wake(). Sources are told of what happens, and may remove themselves or any
 // other source meanwhile.
