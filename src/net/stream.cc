@@ -22,7 +22,7 @@ std::error_code last_error() {
 Stream::Stream(Poller& poller, int socket) : poller_(poller), socket_(socket), writable_(true) {
   // Failing means that no memory is left for the registration: it then looks like a client that
   // never speaks, and is closed as such.
-  watch();
+  [[maybe_unused]] const std::error_code unregistered = watch();
 }
 
 std::error_code Stream::watch() {

@@ -20,12 +20,7 @@ ClientConnection::ClientConnection(ProxyShard& shard, int socket,
       client_(client),
       input_(shard.blocks()),
       timer_([this] { on_timeout(); }),
-      stall_timer_([this] {
-        const IntrusivePtr<ClientConnection> alive(this);
-        if (exchange_ != nullptr) exchange_->on_client_stalled();
-        stream_->reset();
-        closed();
-      }) {
+      stall_timer_([this] { on_stall(); }) {
   stream_->attach(*this);
 }
 
@@ -236,6 +231,13 @@ void ClientConnection::discard_input() {
     return close_now();
   }
   stream_->want_read();
+}
+
+void ClientConnection::on_stall() {
+  const IntrusivePtr<ClientConnection> alive(this);
+  if (exchange_ != nullptr) exchange_->on_client_stalled();
+  stream_->reset();
+  closed();
 }
 
 void ClientConnection::on_timeout() {

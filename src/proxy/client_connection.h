@@ -82,6 +82,7 @@ class ClientConnection final : public RefCounted<ClientConnection>,
   void on_readable() override;
   void on_writable() override;
   void on_timeout();
+  void on_stall();  // the client has taken no byte for too long
 
   void read_head();
   void process();

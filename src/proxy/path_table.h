@@ -36,7 +36,7 @@ class PathTable {
 
  private:
   struct Hash {
-    using is_transparent = void;
+    using is_transparent = void;  // NOLINT(readability-identifier-naming): the standard's name
     std::size_t operator()(std::string_view text) const {
       return std::hash<std::string_view>{}(text);
     }

@@ -53,7 +53,7 @@ class ProxyRig {
         std::make_unique<ProxyServer>(options_, ProxyDependencies{.fleet = fleet_,
                                                                   .router = *router_,
                                                                   .activity = activity_,
-                                    .resolver = resolver_,
+                                                                  .resolver = resolver_,
                                                                   .metrics = *metrics_,
                                                                   .access_log = nullptr,
                                                                   .append_models = append_models,
