@@ -20,9 +20,8 @@ std::error_code last_error() {
 }  // namespace
 
 Stream::Stream(Poller& poller, int socket) : poller_(poller), socket_(socket), writable_(true) {
-  // Failing means that no memory is left for the registration: it then looks like a client that
-  // never speaks, and is closed as such.
-  [[maybe_unused]] const std::error_code unregistered = watch();
+  // It fails where the kernel has no memory for one more; the client is then left to its time-out.
+  if (watch()) close();
 }
 
 std::error_code Stream::watch() {
