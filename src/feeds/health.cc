@@ -42,17 +42,7 @@ Prober::Prober(Reactor& reactor, Resolver& resolver, Fleet& fleet, const Options
 Prober::~Prober() = default;
 
 void Prober::follow(const Targets& targets) {
-  std::map<ReplicaIndex, std::unique_ptr<Target>> former;
-  former.swap(targets_);
-  for (const auto& [index, spec] : targets) {
-    const auto known = former.find(index);
-    if (known != former.end() && known->second->spec == spec) {
-      targets_[index] = std::move(known->second);
-      continue;
-    }
-    targets_[index] = std::make_unique<Target>(*this, index, spec);
-    probe(*targets_[index]);
-  }
+  for (Target* fresh : follow_targets(targets_, *this, targets)) probe(*fresh);
 }
 
 bool Prober::all_probed() const {

@@ -30,16 +30,7 @@ ModelsFeed::~ModelsFeed() {
 }
 
 void ModelsFeed::follow(const Targets& targets) {
-  std::map<ReplicaIndex, std::unique_ptr<Target>> former;
-  former.swap(targets_);
-  for (const auto& [index, spec] : targets) {
-    const auto known = former.find(index);
-    if (known != former.end() && known->second->spec == spec) {
-      targets_[index] = std::move(known->second);
-    } else {
-      targets_[index] = std::make_unique<Target>(*this, index, spec);
-    }
-  }
+  follow_targets(targets_, *this, targets);
   publish();
   answer_waiting();
 }

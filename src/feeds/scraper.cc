@@ -55,17 +55,7 @@ Scraper::Scraper(Reactor& reactor, Resolver& resolver, Fleet& fleet, SharedRoute
 Scraper::~Scraper() = default;
 
 void Scraper::follow(const Targets& targets) {
-  std::map<ReplicaIndex, std::unique_ptr<Target>> former;
-  former.swap(targets_);
-  for (const auto& [index, spec] : targets) {
-    const auto known = former.find(index);
-    if (known != former.end() && known->second->spec == spec) {
-      targets_[index] = std::move(known->second);
-      continue;
-    }
-    targets_[index] = std::make_unique<Target>(*this, index, spec);
-    scrape(*targets_[index]);
-  }
+  for (Target* fresh : follow_targets(targets_, *this, targets)) scrape(*fresh);
 }
 
 std::optional<Scraper::Status> Scraper::status(ReplicaIndex replica) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -14,6 +15,28 @@ namespace pointsman {
 
 // The replicas to follow, as Fleet::replicas() lists them.
 using Targets = std::vector<std::pair<ReplicaIndex, std::shared_ptr<const ReplicaSpec>>>;
+
+// Brings what a feed keeps of each replica up to date: kept where the replica is as it was, dropped
+// where it left or changed, made as Target(feed, index, spec) where it is new. Returns the new
+// ones.
+template <typename Target, typename Feed>
+std::vector<Target*> follow_targets(std::map<ReplicaIndex, std::unique_ptr<Target>>& followed,
+                                    Feed& feed, const Targets& targets) {
+  std::vector<Target*> fresh;
+  std::map<ReplicaIndex, std::unique_ptr<Target>> former;
+  former.swap(followed);
+  for (const auto& [index, spec] : targets) {
+    const auto known = former.find(index);
+    std::unique_ptr<Target>& place = followed[index];
+    if (known != former.end() && known->second->spec == spec) {
+      place = std::move(known->second);
+      continue;
+    }
+    place = std::make_unique<Target>(feed, index, spec);
+    fresh.push_back(place.get());
+  }
+  return fresh;
+}
 
 // A GET to a replica, below its path prefix and with its key. Port 0: the replica's own.
 HttpGetRequest request_to(const ReplicaSpec& spec, std::uint16_t port, std::string_view path);

@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "base/ascii.h"
+#include "http/openai_error.h"
 
 namespace pointsman {
 namespace {
@@ -13,57 +14,6 @@ constexpr std::size_t kReadSize = 64 * 1024;
 // Bytes of further requests that are read ahead while one is being handled.
 constexpr std::size_t kReadAhead = 64 * 1024;
 constexpr Duration kLinger = std::chrono::seconds(2);
-
-std::string_view reason_phrase(int status) {
-  switch (status) {
-    case 200:
-      return "OK";
-    case 201:
-      return "Created";
-    case 202:
-      return "Accepted";
-    case 204:
-      return "No Content";
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 403:
-      return "Forbidden";
-    case 404:
-      return "Not Found";
-    case 405:
-      return "Method Not Allowed";
-    case 408:
-      return "Request Timeout";
-    case 409:
-      return "Conflict";
-    case 413:
-      return "Content Too Large";
-    case 415:
-      return "Unsupported Media Type";
-    case 422:
-      return "Unprocessable Content";
-    case 429:
-      return "Too Many Requests";
-    case 431:
-      return "Request Header Fields Too Large";
-    case 500:
-      return "Internal Server Error";
-    case 501:
-      return "Not Implemented";
-    case 502:
-      return "Bad Gateway";
-    case 503:
-      return "Service Unavailable";
-    case 504:
-      return "Gateway Timeout";
-    case 505:
-      return "HTTP Version Not Supported";
-    default:
-      return "Unknown";
-  }
-}
 
 }  // namespace
 
@@ -319,7 +269,8 @@ void HttpConnection::append_head(int status, std::string_view content_type,
   out_ += "HTTP/1.1 ";
   out_ += std::to_string(status);
   out_ += ' ';
-  out_ += reason_phrase(status);
+  const std::string_view reason = reason_phrase(status);
+  out_ += reason.empty() ? "Unknown" : reason;
   out_ += "\r\n";
   if (!server_->options_.server_name.empty()) {
     out_.append("Server: ").append(server_->options_.server_name).append("\r\n");
