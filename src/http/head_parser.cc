@@ -248,9 +248,9 @@ HeadParser::Step RequestHeadParser::parse_start_line() {
   if (rest.substr(0, 5) != kVersion.substr(0, std::min<std::size_t>(rest.size(), 5))) {
     return fail(400, "not an HTTP request line");
   }
-  if (rest.size() < 8) return Step::kNeedMore;
-  if (!is_digit(rest[5]) || rest[6] != '.' || !is_digit(rest[7]) ||
-      (rest.size() > 8 && rest[8] >= ' ')) {
+  // The byte after the version belongs to the verdict: "HTTP/3.1" may yet become "HTTP/3.15".
+  if (rest.size() < 9) return Step::kNeedMore;
+  if (!is_digit(rest[5]) || rest[6] != '.' || !is_digit(rest[7]) || rest[8] >= ' ') {
     return fail(400, "not a valid HTTP version");
   }
   if (rest[5] != '1') return fail(505, "only HTTP/1.0 and HTTP/1.1 are served here");

@@ -83,6 +83,8 @@ TEST(RequestHeadParser, SameAnswerForEverySplit) {
       with("", "GET /\x80 HTTP/1.1"),
       with("Content-Length: 1\r\nContent-Length: 1\r\n"),
       "GET / HTTP/2.0\r\n\r\n",
+      "GET / HTTP/3.15\r\n\r\n",
+      "GET / HTTP/1.15\r\n\r\n",
       "GET /  HTTP/1.1\r\n\r\n",
       "GET / HTTP/1.1\nHost: h\n\n",
   };
