@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "features/chat_request.h"
 #include "http/url.h"
 
 namespace pointsman {
@@ -17,6 +18,8 @@ Router::Options router_options(const Config& config, std::uint64_t seed) {
   options.index.seed = seed;
   options.pins.capacity = config.responses.capacity;
   options.pins.max_age = config.responses.max_age;
+  options.block_tokens =
+      FeatureOptions{config.features.block_bytes, config.features.bytes_per_token}.block_tokens();
   options.seed = seed;
   return options;
 }
@@ -104,6 +107,7 @@ Result<ReplicaSpec> replica_spec(const ReplicaConfig& replica, const std::string
   spec.authority = std::move(url->authority);
   spec.path_prefix = std::move(url->path_prefix);
   spec.weight = replica.weight;
+  spec.kv_capacity_tokens = replica.kv_capacity_tokens;
   spec.pool = pool;
   spec.api_key = replica.api_key;
   spec.api_key_upstream = replica.api_key_upstream;

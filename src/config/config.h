@@ -20,12 +20,13 @@ namespace pointsman {
 
 // One engine process.
 struct ReplicaConfig {
-  std::string url;                // http://host[:port][/prefix]
-  double weight = 1.0;            // capacity relative to the others, > 0
-  std::string api_key;            // secret; empty: none. For probes and scrapes
-  bool api_key_upstream = false;  // also sent with requests, in place of the client's
-  std::string health_path;        // empty: health.path
-  std::uint16_t health_port = 0;  // 0: the port of the URL
+  std::string url;                       // http://host[:port][/prefix]
+  double weight = 1.0;                   // capacity relative to the others, > 0
+  std::uint32_t kv_capacity_tokens = 0;  // size of its KV cache; 0: as it reports
+  std::string api_key;                   // secret; empty: none. For probes and scrapes
+  bool api_key_upstream = false;         // also sent with requests, in place of the client's
+  std::string health_path;               // empty: health.path
+  std::uint16_t health_port = 0;         // 0: the port of the URL
   std::string metrics_path = "/metrics";
   std::uint16_t metrics_port = 0;  // 0: the port of the URL
 };

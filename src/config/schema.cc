@@ -464,6 +464,8 @@ std::vector<Key<ReplicaConfig>> make_replica_keys() {
       .add("url", &ReplicaConfig::url, "URL", "http://host[:port][/prefix]", &any_text,
            "Where the replica listens; also its name in metrics, logs and on the admin port.")
       .add("weight", &ReplicaConfig::weight, 0.001, 1000.0, "Capacity relative to the others.")
+      .add("kv_capacity_tokens", &ReplicaConfig::kv_capacity_tokens, 1, 4'000'000'000,
+           "Size of its KV cache; what the replica reports goes before it.", "only as reported")
       .add("api_key", &ReplicaConfig::api_key, "secret", kSecretRule, &is_secret,
            "Bearer key for health probes and scrapes.")
       .secret()

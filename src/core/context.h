@@ -45,6 +45,11 @@ struct Context {
   [[nodiscard]] std::uint32_t uncached_tokens(ReplicaIndex replica) const {
     return features.prompt_tokens - cached_tokens(replica);
   }
+  // Tokens of the replica's KV cache: as reported last, else as configured; 0: unknown.
+  [[nodiscard]] std::uint64_t kv_capacity(ReplicaIndex replica) const {
+    const std::uint64_t reported = signals[replica].kv_capacity_tokens;
+    return reported > 0 ? reported : replicas[replica].kv_capacity_tokens;
+  }
 };
 
 // The live KV reading: the newest report plus the prompt tokens of own requests sent since it was
@@ -87,11 +92,11 @@ inline KvReading reported_kv(const Context& context, ReplicaIndex replica) {
 }
 
 inline KvReading live_kv(const Context& context, ReplicaIndex replica) {
-  const Signals& signals = context.signals[replica];
   KvReading reading = reported_kv(context, replica);
-  if (signals.kv_capacity_tokens > 0) {
+  const std::uint64_t capacity = context.kv_capacity(replica);
+  if (capacity > 0) {
     reading.usage += static_cast<double>(context.ledger[replica].tokens_since_report) /
-                     static_cast<double>(signals.kv_capacity_tokens);
+                     static_cast<double>(capacity);
   }
   return reading;
 }

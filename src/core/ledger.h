@@ -58,7 +58,6 @@ struct Load {
   // Since the newest applied report was asked for; everything where there was none:
   std::int64_t tokens_since_report = 0;    // prompt tokens sent, of ended requests too
   std::int32_t awaiting_since_report = 0;  // requests sent that have had no first token
-  [[nodiscard]] std::int32_t decoding() const { return in_flight - awaiting; }
 };
 
 // What the router itself has sent to each replica and not yet seen finished.

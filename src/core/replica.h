@@ -25,6 +25,8 @@ struct Replica {
   PoolIndex pool = 0;
   // May be given new requests: healthy, not ejected, not draining, awake.
   bool usable = false;
+  // Tokens of KV cache as configured, for a replica that does not report them; 0: not configured.
+  std::uint64_t kv_capacity_tokens = 0;
 };
 
 }  // namespace pointsman

@@ -181,7 +181,7 @@ void Router::report_applied(ReplicaIndex replica, const Signals& signals) {
   ledger_.advance(signals.observed_at);
   ledger_.close_window(replica, signals.window);
   if (signals.kv_capacity_tokens != current.kv_capacity_tokens) {
-    index_.set_capacity(replica, signals.kv_capacity_tokens / block_tokens_);
+    index_.set_capacity(replica, signals.kv_capacity_tokens / options_.block_tokens);
   }
   current = signals;
   if (current.kv_usage > 1) current.kv_usage = 1;
@@ -258,7 +258,6 @@ std::span<const ReplicaIndex> Router::candidates(const PoolView& pool, std::stri
 }
 
 void Router::look_up_prefix(const Features& features) {
-  block_tokens_ = std::max<std::uint32_t>(features.block_tokens, 1);
   index_.match(features.blocks, features.session_key, matches_);
   for (const PrefixMatches::Holder& holder : matches_.holders) {
     assert(holder.replica < matched_blocks_.size());

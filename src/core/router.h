@@ -56,6 +56,8 @@ class Router {
     std::uint64_t seed = 1;
     // Prompt tokens computed per second, until learnt from streams.
     double initial_prefill_rate = 5'000;
+    // Tokens of one block of the index: turns a replica's capacity into blocks.
+    std::uint32_t block_tokens = 16;
   };
 
   // `pipelines` by PoolIndex.
@@ -152,7 +154,6 @@ class Router {
   std::vector<Booked> booked_;                 // by Charge::entry()
   PrefixMatches matches_;
   std::vector<ReplicaIndex> candidates_;  // scratch
-  std::uint32_t block_tokens_ = 16;       // of the features seen last
   Counters counters_;
 };
 

@@ -26,7 +26,7 @@ struct Signals {
   float waiting = kUnknown;              // requests queued in the engine
   float queued_tokens = kUnknown;        // prompt tokens queued in the engine
   float prefix_hit_rate = kUnknown;      // share of prompt tokens found cached, since start
-  std::uint64_t kv_capacity_tokens = 0;  // 0: unknown
+  std::uint64_t kv_capacity_tokens = 0;  // 0: not reported
   std::uint32_t block_tokens = 0;        // tokens of a KV block; 0: unknown
 
   [[nodiscard]] bool fresh(TimePoint now) const {

@@ -179,8 +179,8 @@ class ContentReader {
         prompt(value);
         break;
       default:
-        content_.start_prompt();
         content_.mark(kMarkField);
+        content_.start_prompt();
         as_written(value);
         break;
     }
@@ -331,8 +331,8 @@ class ContentReader {
         return content_.end_chain();
       case Type::string:
         if (first) {
-          content_.start_prompt();
           content_.mark(kMarkPrompt);
+          content_.start_prompt();
         }
         text(value);
         return content_.end_chain();
@@ -470,8 +470,7 @@ void ChatRequestReader::read(Api api, std::string_view body, std::size_t capacit
     body = std::string_view(copy_).substr(0, body.size());
     capacity = copy_.size();
   }
-  facts.block_tokens = static_cast<std::uint32_t>(
-      std::max(1.0, static_cast<double>(options_.block_bytes) / options_.bytes_per_token));
+  facts.block_tokens = options_.block_tokens();
   read_object(api, body, capacity, session_header, needs, facts);
   if (json_->parser.capacity() > kKeptCapacity) json_ = std::make_unique<Json>();
   if (copy_.capacity() > kKeptCapacity) std::string().swap(copy_);
@@ -538,6 +537,7 @@ void ChatRequestReader::read_object(Api api, std::string_view body, std::size_t 
     sound = sound && passed && next > before;
   }
   facts.prompt_tokens = content_.count().tokens(options_.bytes_per_token);
+  if (content_.chain_of_ids()) facts.block_tokens = content_.ids_per_block();
   facts.session_key = named != 0 ? named : content_.session();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,11 @@ namespace pointsman {
 struct FeatureOptions {
   std::uint32_t block_bytes = 64;  // text of one prefix block; a quarter as many ids
   double bytes_per_token = 4;      // for estimates
+
+  // Tokens of one block of text.
+  [[nodiscard]] std::uint32_t block_tokens() const {
+    return static_cast<std::uint32_t>(std::max(1.0, block_bytes / bytes_per_token));
+  }
 };
 
 // Reads the JSON bodies of inference requests: chat, completions, responses, messages, and what

@@ -17,6 +17,7 @@ void PromptContent::start(std::uint64_t seed, std::vector<BlockHash>* blocks, bo
   seed_ = session_ = piece_session_ = seed;
   session_left_ = want_session ? std::numeric_limits<std::size_t>::max() : 0;
   chain_open_ = blocks != nullptr;
+  chain_of_ids_ = false;
   if (chain_open_) hasher_.reset(seed, *blocks);
 }
 
@@ -47,7 +48,9 @@ void PromptContent::medium(std::string_view bytes) {
 }
 
 void PromptContent::start_ids() {
-  if (chain_open_) hasher_.reset(seed_ ^ kIdChains, *blocks_);
+  if (!chain_open_) return;
+  hasher_.reset(seed_ ^ kIdChains, *blocks_);
+  chain_of_ids_ = true;
 }
 
 void PromptContent::ids(std::span<const std::uint32_t> ids) {

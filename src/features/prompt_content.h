@@ -23,7 +23,8 @@ class PromptContent {
   // How much of a prompt without messages makes its session key: 1,024 bytes, or 256 ids.
   static constexpr std::size_t kSessionBytes = 1024;
 
-  explicit PromptContent(std::uint32_t block_bytes) : hasher_(block_bytes) {}
+  explicit PromptContent(std::uint32_t block_bytes)
+      : hasher_(block_bytes), ids_per_block_(block_bytes / sizeof(std::uint32_t)) {}
 
   // Starts a prompt. `blocks`: where the chain goes; null where it is not wanted.
   void start(std::uint64_t seed, std::vector<BlockHash>* blocks, bool want_session);
@@ -43,6 +44,9 @@ class PromptContent {
   void end_message(std::string_view role);
   // What follows is no message: its first kSessionBytes become the session key.
   void start_prompt() { session_left_ = std::min(session_left_, kSessionBytes); }
+  // Whether the chain is one of ids, and how many of them a block holds.
+  [[nodiscard]] bool chain_of_ids() const { return chain_of_ids_; }
+  [[nodiscard]] std::uint32_t ids_per_block() const { return ids_per_block_; }
   // The prompts of a batch behind its first are counted, but make no blocks.
   void end_chain() { chain_open_ = false; }
 
@@ -56,6 +60,7 @@ class PromptContent {
   void take(std::string_view bytes);
 
   BlockHasher hasher_;
+  std::uint32_t ids_per_block_;
   std::vector<BlockHash>* blocks_ = nullptr;
   TokenCount count_;
   std::uint64_t seed_ = 0;
@@ -63,6 +68,7 @@ class PromptContent {
   std::uint64_t piece_session_ = 0;  // the same and the present message or prompt
   std::size_t session_left_ = 0;     // bytes that may still count for it
   bool chain_open_ = false;
+  bool chain_of_ids_ = false;
 };
 
 }  // namespace pointsman

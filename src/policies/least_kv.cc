@@ -24,10 +24,11 @@ void LeastKv::cost(const Context& context, std::span<const ReplicaIndex> candida
         saturated(context, replica, live, queue) ? kSaturated : (kv.known ? kFresh : kNoReading);
     // Among saturated replicas one that says nothing counts as full.
     const double usage = kv.known ? kv.usage : (standing == kSaturated ? 1.0 : 0.0);
+    // Where there is no reading, nothing but requests is compared.
+    const double tokens = standing == kNoReading ? 0.0 : static_cast<double>(load.prompt_tokens);
     // Beyond saturation the least used comes before chance: every per cent counts there.
     const double last = standing == kSaturated ? std::min(usage, 1.0) / 2 : 0.0;
-    out[i] = {standing, usage, queue, static_cast<double>(load.prompt_tokens),
-              load.in_flight + last};
+    out[i] = {standing, usage, queue, tokens, load.in_flight + last};
   }
 }
 

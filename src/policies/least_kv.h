@@ -14,8 +14,9 @@ namespace pointsman {
 // chance.
 //
 // A fresh reading below saturation comes before none at all, and a saturated replica last; among
-// saturated ones that are level in all this the least used. Weights
-// are not applied: a KV reading is relative to its own capacity already.
+// saturated ones that are level in all this the least used. Two without a reading are compared by
+// live queue, then by own requests in flight. Weights are not applied: a KV reading is relative to
+// its own capacity already.
 class LeastKv final : public CostScorer {
  public:
   static constexpr std::string_view kType = "least_kv";

@@ -35,7 +35,7 @@ void LeastWork::cost(const Context& context, std::span<const ReplicaIndex> candi
                         decode * load.in_flight;
     const KvReading reading = live_kv(context, replica);
     double kv = reading.known ? reading.usage : options_.unknown_kv;
-    const std::uint64_t capacity = context.signals[replica].kv_capacity_tokens;
+    const std::uint64_t capacity = context.kv_capacity(replica);
     if (capacity > 0) kv += prompt / static_cast<double>(capacity);
     const double slow = slowness(replica, context.replicas[replica].weight);
     out[i] = {slow * work + options_.kv_weight * std::max(0.0, kv - options_.kv_knee),

@@ -22,13 +22,11 @@ namespace pointsman {
 //   u          this request's tokens that are not cached there: *shared* where the block was seen
 //              under more than one session, else *private*. Private ones weigh more, since
 //              computing them elsewhere makes a second copy that only one session can use
-//   d          own requests in flight there, standing for those of every router. Those still
-//   awaiting
+//   d          own requests in flight there, standing for those of every router. Those that await
 //              their first token count too: they are about to decode, and a burst of short prompts,
 //              whose Q is next to nothing, would else all go to the replica that has none yet
-//   kv         live KV use; `unknown_kv` without a fresh reading. Without a known capacity the
-//   prompt
-//              adds nothing
+//   kv         live KV use; `unknown_kv` without a fresh reading
+//   capacity   of the KV cache; where it is not known the prompt adds nothing
 //   s          how slow the replica is: 1/weight at first, then learnt
 //
 // Ties go to a replica with a fresh reading before one without, then to fewer own requests in

@@ -176,8 +176,8 @@ struct Fleet::State {
     for (ReplicaIndex i = 0; i < members.size(); ++i) {
       Member& member = members[i];
       member.published_usable = member.usable(now);
-      next->replicas.push_back(
-          {member.identity, member.spec->weight, member.pool, member.published_usable});
+      next->replicas.push_back({member.identity, member.spec->weight, member.pool,
+                                member.published_usable, member.spec->kv_capacity_tokens});
       if (!member.removed && member.models)
         named.insert(member.models->begin(), member.models->end());
       if (!member.published_usable) continue;

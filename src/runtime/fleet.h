@@ -28,6 +28,7 @@ struct ReplicaSpec {
   std::string authority;    // for the Host header
   std::string path_prefix;  // "" or "/base"
   double weight = 1.0;
+  std::uint64_t kv_capacity_tokens = 0;  // 0: as it reports
   std::string pool = "general";
   std::string api_key;            // for probes and scrapes; never logged
   bool api_key_upstream = false;  // also sent with proxied requests in place of the client's

@@ -28,6 +28,7 @@ struct ReplicaState {
   std::optional<double> waiting{};  // reported queue
   std::optional<Duration> age{};    // of the report; a second is fresh, three are the limit
   std::uint64_t capacity = 0;       // tokens of KV cache, reported
+  std::uint64_t configured = 0;     // tokens of KV cache, configured
   int decoding = 0;                 // own requests past their first token
   int queued = 0;                   // own requests before it, sent before the report
   int sent_since = 0;               // own requests before it, sent after the report
@@ -52,7 +53,7 @@ class PoolBuilder {
 
   ReplicaIndex add(std::string name, const ReplicaState& state = {}) {
     const auto index = static_cast<ReplicaIndex>(replicas_.size());
-    replicas_.push_back({identity(name), state.weight, 0, true});
+    replicas_.push_back({identity(name), state.weight, 0, true, state.configured});
     names_.push_back(std::move(name));
     usable_.push_back(index);
     signals_.emplace_back();

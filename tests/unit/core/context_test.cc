@@ -42,6 +42,15 @@ TEST(Context, LiveKvWithoutACapacityIsTheBareReport) {
   EXPECT_NEAR(live_kv(pool.context(), 0).usage, 0.40, 1e-6);
 }
 
+TEST(Context, LiveKvWithoutAReportedCapacityTakesTheConfiguredOne) {
+  PoolBuilder pool;
+  pool.add("silent of it", {.kv = 0.40, .configured = 10'000, .sent_since = 2, .tokens = 500});
+  pool.add("reports it",
+           {.kv = 0.40, .capacity = 5'000, .configured = 10'000, .sent_since = 2, .tokens = 500});
+  EXPECT_NEAR(live_kv(pool.context(), 0).usage, 0.40 + 1'000.0 / 10'000, 1e-6);
+  EXPECT_NEAR(live_kv(pool.context(), 1).usage, 0.40 + 1'000.0 / 5'000, 1e-6);
+}
+
 // Case D25: a stale reading is not believed, and an absent one is unknown, not zero.
 TEST(Context, D25_StaleAndAbsentReadingsAreUnknown) {
   PoolBuilder pool;

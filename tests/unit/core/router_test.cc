@@ -305,6 +305,25 @@ TEST_F(RouterTest, AReplicaThatRestartedHoldsNothing) {
   EXPECT_EQ(route(), 0U);
 }
 
+// What a replica reports before it has had any request bounds what it is believed to hold.
+TEST_F(RouterTest, AReplicaIsBelievedToHoldNoMoreThanItsReportedCapacity) {
+  add_pool(PoolPurpose::kGeneral, 1);
+  options.block_tokens = 64;
+  make(true);
+  router->report_applied(0,
+                         {.observed_at = now, .max_age = seconds(3), .kv_capacity_tokens = 6'400});
+  std::vector<BlockHash> chain(30);
+  features.blocks = chain;
+  features.block_tokens = 64;
+  features.prompt_tokens = 30 * 64 + 1;
+  for (std::uint64_t prompt = 1; prompt <= 10; ++prompt) {
+    for (std::size_t i = 0; i < chain.size(); ++i) chain[i] = prompt << 32 | i;
+    (void)route();
+  }
+  EXPECT_LE(router->index().blocks(0), 100U) << "6,400 tokens in blocks of 64";
+  EXPECT_GE(router->index().blocks(0), 60U);
+}
+
 TEST_F(RouterTest, APlainRequestsPrefillIsDueAfterTheWorkAheadOverTheLearntRate) {
   add_pool(PoolPurpose::kGeneral, 1);
   options.initial_prefill_rate = 1'000;

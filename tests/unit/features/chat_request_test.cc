@@ -299,6 +299,43 @@ TEST(ChatRequest, TheKeyOfAPromptIsOfItsBeginning) {
   EXPECT_NE(key("a" + start, Api::kCompletions), key("b" + start, Api::kCompletions));
 }
 
+// 1,024 bytes of text, or 256 ids; not one more and not one less.
+TEST(ChatRequest, TheBeginningOfAPromptIs1024BytesOr256Ids) {
+  const auto key = [](const std::string& prompt) {
+    return read(R"({"prompt":)" + prompt + "}", {.blocks = false, .session = true},
+                Api::kCompletions)
+        .session_key;
+  };
+  const auto text = [](int same, const std::string& rest) {
+    return '"' + repeat("x", same) + rest + '"';
+  };
+  EXPECT_EQ(key(text(1024, "a")), key(text(1024, "b")));
+  EXPECT_NE(key(text(1023, "a")), key(text(1023, "b")));
+  EXPECT_EQ(key("[" + text(1024, "a") + "]"), key("[" + text(1024, "b") + "]"));
+  EXPECT_NE(key("[" + text(1023, "a") + "]"), key("[" + text(1023, "b") + "]"));
+  EXPECT_EQ(key("[" + text(1023, "a") + "]"), key(text(1023, "a"))) << "a batch of one";
+  const auto ids = [](int same, const std::string& rest) {
+    return "[" + repeat("7,", same) + rest + "]";
+  };
+  EXPECT_EQ(key(ids(256, "8")), key(ids(256, "9")));
+  EXPECT_NE(key(ids(255, "8")), key(ids(255, "9")));
+}
+
+// A block holds block_bytes / 4 ids, however many bytes of text are taken for a token.
+TEST(ChatRequest, ABlockOfIdsHasAsManyTokensAsIds) {
+  ChatRequestReader reader({.block_bytes = 128, .bytes_per_token = 3});
+  RequestFacts facts;
+  const auto tokens = [&](const std::string& prompt) {
+    const std::string body = R"({"prompt":)" + prompt + "}";
+    reader.read(Api::kCompletions, body, body.size(), "", kAll, facts);
+    return facts.block_tokens;
+  };
+  EXPECT_EQ(tokens("[" + repeat("7,", 99) + "7]"), 32U);
+  EXPECT_THAT(facts.blocks, SizeIs(100 / 32));
+  EXPECT_EQ(tokens("[[" + repeat("7,", 99) + "7],[1]]"), 32U);
+  EXPECT_EQ(tokens('"' + repeat("x", 300) + '"'), 42U) << "128 / 3";
+}
+
 TEST(ChatRequest, WhatIsNotNeededIsNotMade) {
   for (const char* body : {R"({"prompt":"p"})", R"({"prompt":[1,2]})", R"({"query":"q"})",
                            R"({"messages":[{"role":"user","content":"x"}]})"}) {

@@ -105,6 +105,20 @@ TEST(LeastKv, D25_IfAllAreStaleByQueueAndInFlightAlone) {
   }
 }
 
+// However much was charged: without a reading, live queue and requests in flight are all there is.
+TEST(LeastKv, D25_WithoutReadingsChargedTokensAreNotCompared) {
+  for (const char* preset : {"least_kv", "global_least_kv"}) {
+    PoolBuilder pool;
+    pool.add("a", {.decoding = 5, .tokens = 10});
+    pool.add("b", {.decoding = 1, .tokens = 9'000});
+    EXPECT_EQ(pool.pick(*make_policy(preset)), "b") << preset << ": 1 in flight against 5";
+    PoolBuilder queues;
+    queues.add("a", {.queued = 2, .tokens = 10});
+    queues.add("b", {.decoding = 5, .queued = 1, .tokens = 900});
+    EXPECT_EQ(queues.pick(*make_policy(preset)), "b") << preset << ": 1 queued against 2";
+  }
+}
+
 TEST(LeastKv, ASilentReplicaBeatsASaturatedOne) {
   PoolBuilder pool;
   pool.add("full", {.kv = 0.95});

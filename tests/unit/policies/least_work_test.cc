@@ -72,6 +72,8 @@ TEST(LeastWork, UnknownKvIsAHalfAndUnknownCapacityAddsNothing) {
   EXPECT_NEAR(cost_of(pool, "stale"), 400 + 150'000 + 200'000 * (0.5 + 0.5 - 0.95), 1e-3);
   pool.add("no capacity", {.kv = 0.875});
   EXPECT_DOUBLE_EQ(cost_of(pool, "no capacity"), 400 + 150'000);
+  pool.add("configured", {.configured = 100'000});
+  EXPECT_NEAR(cost_of(pool, "configured"), 400 + 150'000 + 200'000 * (0.5 + 0.5 - 0.95), 1e-3);
 }
 
 TEST(LeastWork, EveryConstantIsAnOption) {

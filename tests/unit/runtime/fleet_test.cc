@@ -220,6 +220,19 @@ TEST_F(FleetTest, APlaceIsReusedOnlyWhenAllAreTakenAndThenTheOldestOne) {
   EXPECT_THAT(forgotten_, ElementsAre(2U));
 }
 
+TEST_F(FleetTest, TheViewHasWhatDecisionsNeedOfTheConfiguration) {
+  ReplicaSpec spec;
+  spec.url = "http://big";
+  spec.host = "big";
+  spec.weight = 4;
+  spec.kv_capacity_tokens = 400'000;
+  const ReplicaIndex index = *fleet_.add(spec);
+  const Replica& replica = fleet_.view()->replicas[index];
+  EXPECT_EQ(replica.weight, 4);
+  EXPECT_EQ(replica.kv_capacity_tokens, 400'000U);
+  EXPECT_FALSE(replica.usable) << "not probed yet";
+}
+
 TEST_F(FleetTest, DrainingTakesNothingNewAndCutsNothing) {
   add_ready(2);
   ASSERT_TRUE(fleet_.set_draining(url(0), true).ok());
