@@ -2,9 +2,9 @@
 #include <memory>
 #include <string>
 
+#include "base/json_writer.h"
 #include "commands.h"
 #include "policies/register.h"
-#include "telemetry/json_writer.h"
 
 namespace pointsman {
 namespace {

@@ -11,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "admin/admin_site.h"
+#include "base/json_writer.h"
 #include "commands.h"
 #include "config_flags.h"
 #include "feeds/feeds.h"
@@ -21,7 +22,6 @@
 #include "policies/register.h"
 #include "proxy/proxy_server.h"
 #include "serve_options.h"
-#include "telemetry/json_writer.h"
 #include "telemetry/log_sink.h"
 
 namespace pointsman {

@@ -10,11 +10,11 @@
 #include "admin/replica_figures.h"
 #include "base/ascii.h"
 #include "base/decimal.h"
+#include "base/json_writer.h"
 #include "base/log.h"
 #include "feeds/pushed_signals.h"
 #include "http/openai_error.h"
 #include "http/url.h"
-#include "telemetry/json_writer.h"
 
 namespace pointsman {
 namespace {

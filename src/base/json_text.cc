@@ -29,12 +29,23 @@ std::size_t sequence_length(std::string_view text) {
   return 0;
 }
 
+// Stands in a JSON string as it is, without a look at its neighbours.
+constexpr bool is_plain(char c) {
+  return c >= 0x20 && c != '"' && c != '\\' && c != 0x7f;  // a byte above 0x7f is a negative char
+}
+
 }  // namespace
 
 void append_json_string(std::string& out, std::string_view text) {
   constexpr std::string_view kHex = "0123456789abcdef";
   out += '"';
-  while (!text.empty()) {
+  while (true) {
+    std::size_t plain = 0;
+    while (plain < text.size() && is_plain(text[plain])) ++plain;
+    out += text.substr(0, plain);
+    text.remove_prefix(plain);
+    if (text.empty()) break;
+
     const std::size_t length = sequence_length(text);
     const auto c = static_cast<unsigned char>(text.front());
     if (length == 0) {

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "telemetry/json_writer.h"
+#include "base/json_text.h"
 
 namespace pointsman {
 namespace {
@@ -70,7 +70,7 @@ void append_milliseconds(Duration value, std::string& out) {
 void append_text(std::string_view key, std::string_view value, std::string& out) {
   if (value.empty()) return;
   out.append(",\"").append(key).append("\":");
-  append_json_string(value.substr(0, kMaxText), out);
+  append_json_string(out, value.substr(0, kMaxText));
 }
 
 void append_count(std::string_view key, std::uint64_t value, std::string& out) {

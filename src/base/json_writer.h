@@ -7,12 +7,9 @@
 
 namespace pointsman {
 
-// Appends `text` as a JSON string with its quotes. Control characters are escaped, and bytes that
-// are not UTF-8 become U+FFFD, so that the result is always valid JSON.
-void append_json_string(std::string_view text, std::string& out);
-
 // Writes one JSON document from the outside in. Commas are put where they belong; opening and
-// closing must be paired by the caller. Numbers that JSON cannot say (NaN, infinity) become null.
+// closing must be paired by the caller. A number is the shortest decimal that
+// reads back as the same double; those that JSON cannot say (NaN, infinity) become null.
 class JsonWriter {
  public:
   JsonWriter& begin_object() { return open('{'); }

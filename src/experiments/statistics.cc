@@ -1,0 +1,136 @@
+#include "experiments/statistics.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <numbers>
+#include <vector>
+
+namespace pointsman::sim {
+namespace {
+
+// P(|T| <= t) for T with `degrees` degrees of freedom. Abramowitz and Stegun, 26.7.3 (odd) and
+// 26.7.4 (even), with theta = atan(t / sqrt(degrees)).
+double probability_within(double t, int degrees) {
+  const double theta = std::atan(t / std::sqrt(static_cast<double>(degrees)));
+  const double cosine = std::cos(theta);
+  const double square = cosine * cosine;
+  const bool odd = degrees % 2 == 1;
+  double term = odd ? cosine : 1.0;
+  double sum = degrees == 1 ? 0.0 : term;
+  for (int k = odd ? 3 : 2; k <= degrees - 2; k += 2) {
+    term *= square * (k - 1) / k;
+    sum += term;
+  }
+  const double series = std::sin(theta) * sum;
+  return odd ? 2 / std::numbers::pi * (theta + series) : series;
+}
+
+// Mean and half width of its interval.
+struct Spread {
+  double mean = 0;
+  double half = 0;
+};
+
+Spread spread(std::span<const double> values) {
+  if (values.empty()) return {};
+  const auto count = static_cast<double>(values.size());
+  double mean = 0;
+  for (const double value : values) mean += value;
+  mean /= count;
+  if (values.size() == 1) return {mean, 0};
+  double squares = 0;
+  for (const double value : values) squares += (value - mean) * (value - mean);
+  const double deviation = std::sqrt(squares / (count - 1));
+  return {mean, student_t(static_cast<int>(values.size()) - 1) * deviation / std::sqrt(count)};
+}
+
+Estimate from_logarithms(std::span<const double> logarithms) {
+  const Spread found = spread(logarithms);
+  return {std::exp(found.mean), std::exp(found.mean - found.half),
+          std::exp(found.mean + found.half)};
+}
+
+}  // namespace
+
+double student_t(int degrees, double confidence) {
+  assert(degrees >= 1 && confidence > 0 && confidence < 1);
+  double low = 0;
+  double high = 1;
+  while (probability_within(high, degrees) < confidence) high *= 2;
+  // A double has 53 bits; two more steps and the bounds have met.
+  for (int step = 0; step < 64 && low < high; ++step) {
+    const double middle = low + (high - low) / 2;
+    (probability_within(middle, degrees) < confidence ? low : high) = middle;
+  }
+  return high;
+}
+
+Estimate arithmetic_mean(std::span<const double> values) {
+  const Spread found = spread(values);
+  return {found.mean, found.mean - found.half, found.mean + found.half};
+}
+
+Estimate geometric_mean(std::span<const double> values) {
+  std::vector<double> logarithms;
+  for (const double value : values) {
+    if (!(value > 0)) return arithmetic_mean(values);
+    logarithms.push_back(std::log(value));
+  }
+  if (logarithms.empty()) return {};
+  return from_logarithms(logarithms);
+}
+
+Estimate paired_ratio(std::span<const double> above, std::span<const double> below) {
+  assert(above.size() == below.size());
+  std::vector<double> logarithms;
+  for (std::size_t i = 0; i < above.size(); ++i) {
+    if (above[i] > 0 && below[i] > 0) logarithms.push_back(std::log(above[i] / below[i]));
+  }
+  if (logarithms.empty()) return {};
+  return from_logarithms(logarithms);
+}
+
+double median(std::span<const double> values) {
+  if (values.empty()) return 0;
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  const std::size_t half = sorted.size() / 2;
+  return sorted.size() % 2 == 1 ? sorted[half] : (sorted[half - 1] + sorted[half]) / 2;
+}
+
+Estimate median_estimate(std::span<const double> values) {
+  if (values.empty()) return {};
+  std::vector<double> sorted(values.begin(), values.end());
+  std::sort(sorted.begin(), sorted.end());
+  const auto count = static_cast<double>(sorted.size());
+  // The interval from the k-th smallest to the k-th largest misses the median where fewer than k
+  // values, or more than n - k, lie below it: twice the binomial tail below k. The largest k is
+  // taken that keeps this within 5 %.
+  double tail = 0;
+  double term = std::pow(0.5, count);
+  std::size_t k = 0;
+  while (k < sorted.size() / 2) {
+    tail += term;
+    if (2 * tail > 0.05) break;
+    ++k;
+    term *= (count - static_cast<double>(k) + 1) / static_cast<double>(k);
+  }
+  const std::size_t first = k == 0 ? 0 : k - 1;
+  return {median(values), sorted[first], sorted[sorted.size() - 1 - first]};
+}
+
+Estimate share_estimate(std::size_t hits, std::size_t all) {
+  if (all == 0) return {0, 0, 1};
+  static constexpr double kNormal = 1.959963984540054;  // the normal law's 97.5 % quantile
+  const auto n = static_cast<double>(all);
+  const double share = static_cast<double>(hits) / n;
+  const double square = kNormal * kNormal;
+  const double centre = (share + square / (2 * n)) / (1 + square / n);
+  const double half =
+      kNormal / (1 + square / n) * std::sqrt(share * (1 - share) / n + square / (4 * n * n));
+  return {share, std::max(0.0, centre - half), std::min(1.0, centre + half)};
+}
+
+}  // namespace pointsman::sim
