@@ -12,5 +12,6 @@ void add_demo_command(CLI::App& app);
 void add_policies_command(CLI::App& app);
 void add_replica_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
+void add_simulate_command(CLI::App& app);
 
 }  // namespace pointsman

@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
   pointsman::add_demo_command(app);
   pointsman::add_policies_command(app);
   pointsman::add_replica_command(app);
+  pointsman::add_simulate_command(app);
   if (argc > 1) {
     const std::optional<int> status = answer_first_word(app, argv[1], argc > 2 ? argv[2] : "");
     if (status) return *status;

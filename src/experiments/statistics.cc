@@ -108,15 +108,13 @@ Estimate median_estimate(std::span<const double> values) {
   // The interval from the k-th smallest to the k-th largest misses the median where fewer than k
   // values, or more than n - k, lie below it: twice the binomial tail below k. The largest k is
   // taken that keeps this within 5 %.
-  double tail = 0;
-  double term = std::pow(0.5, count);
+  const auto binomial = [count](double below) {
+    return std::exp(std::lgamma(count + 1) - std::lgamma(below + 1) -
+                    std::lgamma(count - below + 1) - count * std::numbers::ln2);
+  };
+  double tail = binomial(0);
   std::size_t k = 0;
-  while (k < sorted.size() / 2) {
-    tail += term;
-    if (2 * tail > 0.05) break;
-    ++k;
-    term *= (count - static_cast<double>(k) + 1) / static_cast<double>(k);
-  }
+  while (2 * tail <= 0.05) tail += binomial(static_cast<double>(++k));
   const std::size_t first = k == 0 ? 0 : k - 1;
   return {median(values), sorted[first], sorted[sorted.size() - 1 - first]};
 }

@@ -1,0 +1,40 @@
+#include <memory>
+#include <string>
+
+#include "commands.h"
+#include "experiments/experiment.h"
+#include "experiments/progress_bar.h"
+#include "policies/register.h"
+#include "simulate_flags.h"
+
+namespace pointsman {
+namespace {
+
+void run_experiment(const sim::Experiment& experiment, SimulateFlags& flags) {
+  const Registry registry = make_registry();
+  Result<sim::Report> report = [&] {
+    sim::ProgressBar bar{std::string(experiment.name)};
+    flags.options.progress = [&bar](std::size_t done, std::size_t all) { bar.show(done, all); };
+    return experiment.run(flags.options, registry);
+  }();
+  flags.options.progress = nullptr;
+  if (!report) fail_simulate(report.error().message);
+  show_report(*report, flags);
+}
+
+}  // namespace
+
+void add_simulate_command(CLI::App& app) {
+  CLI::App* simulate = app.add_subcommand(
+      "simulate", "The same policies on a virtual clock against a model of the engine");
+  simulate->require_subcommand(1);
+  for (const sim::Experiment& experiment : sim::experiments()) {
+    const auto flags = std::make_shared<SimulateFlags>();
+    CLI::App* command =
+        simulate->add_subcommand(std::string(experiment.name), std::string(experiment.summary));
+    add_simulate_flags(*command, *flags);
+    command->callback([flags, &experiment] { run_experiment(experiment, *flags); });
+  }
+}
+
+}  // namespace pointsman

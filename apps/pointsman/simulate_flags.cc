@@ -1,0 +1,50 @@
+#include "simulate_flags.h"
+
+#include <cstdio>
+#include <fstream>
+
+namespace pointsman {
+namespace {
+
+void write_file(const std::string& path, const std::string& text) {
+  if (path.empty()) return;
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush()) fail_simulate("cannot write " + path);
+}
+
+}  // namespace
+
+void add_simulate_flags(CLI::App& command, SimulateFlags& flags) {
+  sim::ExperimentOptions& options = flags.options;
+  command.add_option("--seeds", options.seeds, "Runs of each row; 0: as many as its page used")
+      ->check(CLI::Range(0, 100'000))
+      ->capture_default_str();
+  command.add_option("--first-seed", options.first_seed, "The first run's seed, the rest follow")
+      ->capture_default_str();
+  command.add_option("--jobs", options.jobs, "Threads; 0: one for each core")
+      ->check(CLI::Range(0, 1'024))
+      ->capture_default_str();
+  command.add_option("--replicas", options.replicas, "Replicas of the fleet")
+      ->check(CLI::Range(1, static_cast<int>(kMaxReplicas)));
+  command
+      .add_option("--sharing", options.sharing,
+                  "Share of requests that are follow-up turns of a conversation")
+      ->check(CLI::Range(0.0, 0.99));
+  command.add_flag("--quick", options.quick, "A small version: a look, not a result");
+  command.add_option("--json", flags.json, "Write all figures to this file");
+  command.add_option("--csv", flags.csv, "Write the rows to this file");
+}
+
+void show_report(const sim::Report& report, const SimulateFlags& flags) {
+  std::fputs(sim::report_text(report).c_str(), stdout);
+  write_file(flags.json, sim::report_json(report));
+  write_file(flags.csv, sim::report_csv(report));
+}
+
+void fail_simulate(const std::string& message) {
+  std::fprintf(stderr, "pointsman simulate: %s\n", message.c_str());
+  throw CLI::RuntimeError(1);
+}
+
+}  // namespace pointsman

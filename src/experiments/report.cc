@@ -1,0 +1,164 @@
+#include "experiments/report.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <string_view>
+
+namespace pointsman::sim {
+namespace {
+
+constexpr std::string_view kInterval = "_ci95";
+
+std::string record_json(const Record& record) {
+  JsonWriter json;
+  write_record(record, json);
+  return json.take();
+}
+
+// The shortest decimal that reads back as the same double.
+std::string exact(double number) {
+  if (!std::isfinite(number)) return {};
+  char text[32];
+  return {text, std::to_chars(text, text + sizeof text, number).ptr};
+}
+
+std::string quoted_csv(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string cell_csv(const Value& value) {
+  if (const bool* flag = value.as<bool>()) return *flag ? "true" : "false";
+  if (const auto* whole = value.as<std::int64_t>()) return std::to_string(*whole);
+  if (const double* number = value.as<double>()) return exact(*number);
+  if (const std::string* text = value.as<std::string>()) return quoted_csv(*text);
+  return {};
+}
+
+// One table cell, or two for an interval, or none.
+std::vector<Entry> flat(const Entry& entry) {
+  if (entry.value.as<Record>() != nullptr) return {};
+  const auto* list = entry.value.as<Value::List>();
+  if (list == nullptr) return {entry};
+  if (!entry.key.ends_with(kInterval) || list->size() != 2) return {};
+  return {{entry.key + "_low", (*list)[0]}, {entry.key + "_high", (*list)[1]}};
+}
+
+// Characters as a terminal counts them: bytes that do not continue a UTF-8 sequence.
+std::size_t width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(
+      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) >> 6) != 2; }));
+}
+
+std::string rounded(double number, const Column& column) {
+  if (!std::isfinite(number)) return "-";
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", column.digits, number * column.scale);
+  return text;
+}
+
+std::string cell_text(const Record& row, const Column& column) {
+  const Value* value = row.find(column.key);
+  if (value == nullptr) return "-";
+  if (const std::string* text = value->as<std::string>()) return *text;
+  if (const bool* flag = value->as<bool>()) return *flag ? "yes" : "no";
+  if (const auto* whole = value->as<std::int64_t>(); whole != nullptr && column.scale == 1) {
+    return std::to_string(*whole);
+  }
+  if (!value->is_number()) return "-";
+  std::string text = rounded(value->number(), column);
+  if (row.find(column.key + std::string(kInterval)) != nullptr) {
+    const Estimate estimate = row.estimate(column.key);
+    text += " [" + rounded(estimate.low, column) + ", " + rounded(estimate.high, column) + "]";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string report_json(const Report& report) {
+  std::string text = "{\"experiment\":";
+  JsonWriter json;
+  json.string(report.experiment).key("title").string(report.title);
+  json.key("seeds").integer(report.seeds);
+  text += json.take() + ",\n\"scenario\":" + record_json(report.scenario) + ",\n\"rows\":[";
+  for (const Record& row : report.rows) {
+    text += &row == report.rows.data() ? "\n" : ",\n";
+    text += record_json(row);
+  }
+  JsonWriter notes;
+  notes.begin_array();
+  for (const std::string& note : report.notes) notes.string(note);
+  notes.end_array();
+  return text + "\n],\n\"notes\":" + notes.take() + "}\n";
+}
+
+std::string report_csv(const Report& report) {
+  std::vector<std::string> keys;
+  for (const Record& row : report.rows) {
+    for (const Entry& entry : row.entries()) {
+      for (const Entry& cell : flat(entry)) {
+        if (std::find(keys.begin(), keys.end(), cell.key) == keys.end()) keys.push_back(cell.key);
+      }
+    }
+  }
+  std::string text;
+  for (const std::string& key : keys) {
+    if (&key != keys.data()) text += ',';
+    text += quoted_csv(key);
+  }
+  text += '\n';
+  for (const Record& row : report.rows) {
+    Record cells;
+    for (const Entry& entry : row.entries()) {
+      for (Entry& cell : flat(entry)) cells.set(cell.key, std::move(cell.value));
+    }
+    for (const std::string& key : keys) {
+      if (&key != keys.data()) text += ',';
+      if (const Value* value = cells.find(key)) text += cell_csv(*value);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string report_text(const Report& report) {
+  std::vector<std::vector<std::string>> lines(1);
+  std::vector<bool> is_text(report.columns.size(), true);
+  for (const Column& column : report.columns) lines[0].push_back(column.title);
+  for (const Record& row : report.rows) {
+    std::vector<std::string>& line = lines.emplace_back();
+    for (std::size_t i = 0; i < report.columns.size(); ++i) {
+      const Value* value = row.find(report.columns[i].key);
+      if (value != nullptr && value->is_number()) is_text[i] = false;
+      line.push_back(cell_text(row, report.columns[i]));
+    }
+  }
+  std::string text = report.title + "\n\n";
+  for (const std::vector<std::string>& line : lines) {
+    std::string out;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      std::size_t widest = 0;
+      for (const std::vector<std::string>& other : lines) {
+        widest = std::max(widest, width(other[i]));
+      }
+      const std::string padding(widest - width(line[i]), ' ');
+      if (i > 0) out += "  ";
+      out += is_text[i] ? line[i] + padding : padding + line[i];
+    }
+    out.erase(out.find_last_not_of(' ') + 1);
+    text += out + '\n';
+  }
+  if (!report.notes.empty()) text += '\n';
+  for (const std::string& note : report.notes) text += note + '\n';
+  return text;
+}
+
+}  // namespace pointsman::sim

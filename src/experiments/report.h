@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "experiments/record.h"
+
+namespace pointsman::sim {
+
+// A column of the table on the screen.
+struct Column {
+  std::string key;    // of the rows
+  std::string title;  // with the unit
+  int digits = 0;     // after the point, of numbers that are not whole
+  double scale = 1;   // 100 shows a share in per cent
+};
+
+// What an experiment found. The files carry all of it, the screen the columns alone.
+struct Report {
+  std::string experiment;  // the name of the command
+  std::string title;       // one line: what is shown
+  Record scenario;         // all that was run: with the program, enough to run it again
+  int seeds = 1;
+  std::vector<Record> rows;
+  std::vector<Column> columns;
+  std::vector<std::string> notes;  // below the table: what a reader must know to read it
+};
+
+// {"experiment", "title", "seeds", "scenario": {…}, "rows": [{…}, …], "notes": […]}, one row a
+// line. The same report gives the same bytes.
+[[nodiscard]] std::string report_json(const Report& report);
+
+// One line a row, with the union of the rows' keys in order of first appearance. "<key>_ci95"
+// becomes the two columns "<key>_ci95_low" and "<key>_ci95_high"; other lists and objects, which
+// have no place in a table, are left to the JSON file. RFC 4180.
+[[nodiscard]] std::string report_csv(const Report& report);
+
+// The table of `columns`, with intervals in brackets, and the notes.
+[[nodiscard]] std::string report_text(const Report& report);
+
+}  // namespace pointsman::sim

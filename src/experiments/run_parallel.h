@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace pointsman::sim {
+
+// Threads to use for `--jobs 0`: as many as the machine has cores.
+[[nodiscard]] int default_jobs();
+
+// Calls `task(i)` for every i in [0, count) on up to `jobs` threads (at least one), in order of i
+// as threads come free, and returns when all are done. `done(n)` is called after each task with the
+// number of tasks ended, by one thread at a time; it may be empty.
+//
+// Throws what a task threw, of several the one with the smallest i, whatever the schedule: tasks
+// after it are not begun, but those before it have been and are waited for.
+void for_each_parallel(std::size_t count, int jobs, const std::function<void(std::size_t)>& task,
+                       const std::function<void(std::size_t)>& done = {});
+
+// The results of `task(i)` in the order of i, whatever the schedule. A task that can fail returns a
+// Result, and its caller finds the first error at the same place for every number of jobs.
+template <typename Task>
+[[nodiscard]] auto run_parallel(std::size_t count, int jobs, const Task& task,
+                                const std::function<void(std::size_t)>& done = {}) {
+  using Value = decltype(task(std::size_t{0}));
+  std::vector<std::optional<Value>> places(count);
+  for_each_parallel(count, jobs, [&](std::size_t i) { places[i].emplace(task(i)); }, done);
+  std::vector<Value> values;
+  values.reserve(count);
+  for (std::optional<Value>& place : places) values.push_back(std::move(*place));
+  return values;
+}
+
+}  // namespace pointsman::sim
