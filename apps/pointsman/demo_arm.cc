@@ -202,7 +202,7 @@ Result<DemoResult> run_demo_arm(const DemoArm& arm, const DemoOptions& options,
       queries > 0 ? static_cast<double>(after.prefix_hits - before.prefix_hits) / queries : 0;
   result.preemptions = after.preemptions - before.preemptions;
   result.lateness_s = to_seconds(fleet.lateness()) * options.speed;
-  result.busy = to_seconds(after.busy - before.busy) / (seconds * kReplicas);
+  result.busy = sim::seconds_of(after.busy - before.busy) / (seconds * kReplicas);
   return result;
 }
 

@@ -11,8 +11,8 @@ EngineDriver::EngineDriver(asio::io_context& io, const sim::EngineConfig& config
   assert(speed > 0);
 }
 
-void EngineDriver::submit(sim::EngineRequest request) {
-  engine_.submit(std::move(request));
+void EngineDriver::submit(const sim::EngineRequest& request) {
+  engine_.submit(request);
   wake();
 }
 
@@ -31,9 +31,9 @@ void EngineDriver::wake() {
 
 void EngineDriver::begin(SteadyTime at) {
   if (paused_) return;
-  const std::optional<Duration> took = engine_.begin_step();
+  const std::optional<sim::EngineTime> took = engine_.begin_step();
   if (!took) return;
-  step_end_ = at + from_seconds(to_seconds(*took) / speed_);
+  step_end_ = at + from_seconds(sim::seconds_of(*took) / speed_);
   timer_.expires_at(step_end_);
   timer_.async_wait([this, alive = std::weak_ptr<bool>(alive_)](std::error_code error) {
     if (!error && !alive.expired()) finish();

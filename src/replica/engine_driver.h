@@ -24,7 +24,7 @@ class EngineDriver {
                OnEvent on_event);
 
   // The request's first step begins after the one under way.
-  void submit(sim::EngineRequest request);
+  void submit(const sim::EngineRequest& request);
   bool cancel(sim::RequestId id);
 
   // A paused engine finishes the step under way and begins no other: requests hang.

@@ -66,16 +66,15 @@ std::uint64_t hash_text(std::string_view text, std::uint64_t seed) {
   return hash;
 }
 
-std::vector<sim::BlockHash> block_chain(std::span<const std::uint32_t> tokens, std::uint64_t seed) {
-  std::vector<sim::BlockHash> chain;
+std::vector<sim::ChainRun> block_chain(std::span<const std::uint32_t> tokens, std::uint64_t seed) {
+  std::vector<sim::ChainRun> chain;
   chain.reserve(tokens.size() / sim::kBlockTokens);
   std::uint64_t hash = seed;
   for (std::size_t at = 0; at + sim::kBlockTokens <= tokens.size(); at += sim::kBlockTokens) {
     for (std::size_t i = at; i < at + sim::kBlockTokens; i += 2) {
       hash = mix_hash(hash, std::uint64_t{tokens[i]} << 32 | tokens[i + 1]);
     }
-    if (hash == 0) hash = 1;
-    chain.push_back(hash);
+    chain.push_back({.id = hash, .blocks = 1});
   }
   return chain;
 }

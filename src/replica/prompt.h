@@ -36,10 +36,10 @@ class ChatTemplate {
   std::string text_;
 };
 
-// Appends the prefix-cache chain of `tokens`: one hash per full block, each over all tokens before.
-// `seed` keeps models, adapters and cache salts apart.
-[[nodiscard]] std::vector<sim::BlockHash> block_chain(std::span<const std::uint32_t> tokens,
-                                                      std::uint64_t seed);
+// The prefix-cache chain of `tokens`: one run for each full block, its id a hash over its tokens
+// and all before. `seed` keeps models, adapters and cache salts apart.
+[[nodiscard]] std::vector<sim::ChainRun> block_chain(std::span<const std::uint32_t> tokens,
+                                                     std::uint64_t seed);
 
 // What the simulated model says: the same answer to the same prompt, in ASCII words of 3 letters.
 class AnswerText {

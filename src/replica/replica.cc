@@ -304,13 +304,14 @@ void Replica::submit(const ExchangePtr& exchange, const CompletionRequest& reque
     tokens.insert(tokens.end(), answer.begin(), answer.end());
 
     running_.emplace(part.id, std::pair(exchange, exchange->parts.size()));
-    sim::EngineRequest work{.id = part.id,
-                            .prompt_tokens = part.prompt_tokens,
-                            .output_tokens = output,
-                            .chain = block_chain(tokens, seed)};
+    const std::vector<sim::ChainRun> chain = block_chain(tokens, seed);
+    const sim::EngineRequest work{.id = part.id,
+                                  .prompt_tokens = part.prompt_tokens,
+                                  .output_tokens = output,
+                                  .chain = chain};
     exchange->parts.push_back(std::move(part));
     ++exchange->open;
-    driver_.submit(std::move(work));
+    driver_.submit(work);
   }
 }
 

@@ -17,7 +17,7 @@ struct EngineConfig {
   std::uint32_t max_num_batched_tokens = 8'192;  // tokens in one step
   std::uint32_t max_num_seqs = 256;              // requests running at once
 
-  // --- seconds of a step; see step_seconds() in engine_model.h
+  // --- seconds of a step; see StepCost in step_cost.h
   double step_s = 0.003;            // t0: scheduling, launch, sampling
   double weights_s = 0.0098;        // tw: reading the weights once
   double token_s = 80e-6;           // tc: computing one token

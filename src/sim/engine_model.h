@@ -1,15 +1,16 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <optional>
-#include <unordered_map>
+#include <span>
 #include <vector>
 
 #include "base/time.h"
 #include "sim/engine_config.h"
 #include "sim/kv_model.h"
+#include "sim/step_cost.h"
 
 namespace pointsman::sim {
 
@@ -21,22 +22,10 @@ struct EngineRequest {
   RequestId id = 0;                 // unique among the requests of this engine
   std::uint32_t prompt_tokens = 1;  // at least 1
   std::uint32_t output_tokens = 1;  // at least 1
-  // One hash per *full* block of prompt and answer together, in order. May be shorter: blocks
-  // beyond it are never found again.
-  std::vector<BlockHash> chain;
+  // The full blocks of prompt and answer together, in order. May be shorter: blocks beyond it are
+  // never found again.
+  std::span<const ChainRun> chain;
 };
-
-// Work of one step, in the units of the cost model.
-struct StepWork {
-  std::uint64_t tokens = 0;          // scheduled, prefill and decode
-  std::uint64_t decode_context = 0;  // KV tokens that the step's decodes read
-  std::uint64_t sequences = 0;       // requests in the step
-  std::uint64_t prefill_pairs = 0;   // query-context pairs of the step's prefill chunks
-};
-
-// Duration of a step in seconds:
-//   t0 + max(tw, tc·tokens) + tkv·decode_context + tseq·sequences + tc·ra·prefill_pairs
-[[nodiscard]] double step_seconds(const EngineConfig& config, const StepWork& work);
 
 enum class EngineEventKind : std::uint8_t {
   kToken,     // a token is out; the first one ends the prefill
@@ -50,6 +39,9 @@ struct EngineEvent {
   std::uint32_t cached = 0;  // prompt tokens the request found in the cache at first admission
 };
 
+// Which tokens finish_step() reports.
+enum class EngineTokens : std::uint8_t { kAll, kFirstOnly };
+
 // What the engine's metrics would say at this moment. Counters only grow.
 struct EngineState {
   std::size_t running = 0;
@@ -60,7 +52,7 @@ struct EngineState {
   std::uint64_t preemptions = 0;
   std::uint64_t steps = 0;
   std::uint64_t generated_tokens = 0;
-  Duration busy{};  // time spent in steps
+  EngineTime busy{};  // duration of all steps that have begun
 };
 
 // A continuous-batching engine in discrete steps, by the published rules of vLLM V1's scheduler:
@@ -75,14 +67,15 @@ struct EngineState {
 //   up its blocks, moves to the head of the queue, and later computes everything again. A step
 //   with a preemption admits nothing.
 //
-// Time comes from the driver, which may be a simulator's event queue or a wall clock:
+// Time comes from the driver, which may be VirtualEngine or a wall clock:
 //
-//   while (std::optional<Duration> took = engine.begin_step()) {
+//   while (std::optional<EngineTime> took = engine.begin_step()) {
 //     (wait until *took has passed; requests may be submitted and cancelled meanwhile)
 //     for (const EngineEvent& event : engine.finish_step()) ...
 //   }
 //
-// Deterministic: the same calls give the same events. Not thread-safe.
+// Deterministic: the same calls give the same events. No allocation once as many requests as now
+// have been there before. Not thread-safe.
 class EngineModel {
  public:
   explicit EngineModel(const EngineConfig& config);
@@ -92,22 +85,48 @@ class EngineModel {
     return prompt_tokens + output_tokens <= config_.capacity_tokens();
   }
 
-  // Queues a request. It is considered from the next begin_step() on.
-  void submit(EngineRequest request);
+  // Queues a request. It is considered from the next begin_step() on. The chain is copied.
+  void submit(const EngineRequest& request);
 
   // Forgets a request and frees its blocks, queued, running or in the middle of a step; its events
-  // of that step are not reported. False where the request is not known, or has finished.
+  // of that step are not reported. False where the request is not known, or has finished. Looks
+  // through all requests.
   bool cancel(RequestId id);
+
+  // The engine's process dies and starts again: every request is lost and the cache is empty. The
+  // counters go on.
+  void clear();
 
   // Schedules a step, and says how long it takes. Nothing where there is nothing to do: the driver
   // then waits for the next submit(). Not again before finish_step().
-  [[nodiscard]] std::optional<Duration> begin_step();
+  [[nodiscard]] std::optional<EngineTime> begin_step();
 
   // Ends the step and returns what it produced, oldest request first. Valid until the next call.
-  const std::vector<EngineEvent>& finish_step();
+  const std::vector<EngineEvent>& finish_step(EngineTokens tokens = EngineTokens::kAll);
+
+  // --- many steps at once
+
+  // How many steps, from the one that has just begun on, are alike if nothing is submitted or
+  // cancelled: each generates one more token for each running request, no request ends before the
+  // last of these steps does, no block is missing, and nothing is admitted. At least 1. Step i of
+  // them, counted from 0, takes `i · decode_growth()` longer than the one under way. To be asked
+  // right after begin_step(), which costs a look at each running request.
+  [[nodiscard]] std::uint32_t count_equal_steps();
+  [[nodiscard]] EngineTime decode_growth() const { return cost_.growth(running_.size()); }
+
+  // Blocks that the `count` steps after the one under way will allocate; fewer than
+  // count_equal_steps().
+  [[nodiscard]] std::uint64_t blocks_of_further_steps(std::uint32_t count) const;
+
+  // Goes on by `count` < count_equal_steps() steps, as if finish_step() and begin_step() had been
+  // called so often. Requests submitted since the step under way began are not looked at.
+  void skip_steps(std::uint32_t count);
+
+  // Steps that begin from now on take `factor` > 0 times as long as configured.
+  void slow_down(double factor) { cost_ = StepCost(config_, factor); }
 
   [[nodiscard]] bool in_step() const { return in_step_; }
-  [[nodiscard]] bool idle() const { return running_.empty() && waiting_.empty(); }
+  [[nodiscard]] bool idle() const { return running_.empty() && first_waiting_ == kNone; }
   // Work of the step under way, or of the last one.
   [[nodiscard]] const StepWork& step_work() const { return work_; }
 
@@ -116,17 +135,27 @@ class EngineModel {
   [[nodiscard]] const KvModel& kv() const { return kv_; }
 
  private:
+  static constexpr std::uint32_t kNone = UINT32_MAX;
+
   struct Request {
-    EngineRequest spec;
+    RequestId id = 0;
+    std::uint32_t prompt = 0;
+    std::uint32_t output = 0;
     std::uint32_t generated = 0;
     std::uint32_t computed = 0;   // tokens with KV entries
     std::uint32_t scheduled = 0;  // tokens of the step under way
-    std::uint32_t published = 0;  // leading blocks offered to the prefix cache
-    std::optional<std::uint32_t> cached;
-    std::vector<BlockId> blocks;
+    std::uint32_t cached = 0;     // at first admission
+    std::uint32_t next_waiting = kNone;
+    bool admitted = false;  // at least once
+    KvHolding blocks;
 
     // Tokens known so far; all but the newest answer token have to be computed to get the next.
-    [[nodiscard]] std::uint32_t known() const { return spec.prompt_tokens + generated; }
+    [[nodiscard]] std::uint32_t known() const { return prompt + generated; }
+    // Blocks that the prefix cache may supply, since the last token has to be computed.
+    [[nodiscard]] std::uint32_t hit_limit() const { return (known() - 1) / kBlockTokens; }
+    [[nodiscard]] bool decodes() const {
+      return scheduled == 1 && generated > 0 && computed + 1 == known();
+    }
   };
 
   bool schedule_running();  // false after a preemption
@@ -135,13 +164,22 @@ class EngineModel {
   void preempt_youngest();
 
   EngineConfig config_;
+  StepCost cost_;
   KvModel kv_;
-  std::unordered_map<RequestId, Request> requests_;
-  std::vector<RequestId> running_;  // oldest admission first
-  std::deque<RequestId> waiting_;
+  std::vector<Request> requests_;
+  std::vector<std::uint32_t> unused_;
+  std::vector<std::uint32_t> running_;  // oldest admission first
+  std::uint32_t first_waiting_ = kNone;
+  std::uint32_t last_waiting_ = kNone;
+  std::size_t waiting_ = 0;
   std::uint32_t budget_ = 0;
   bool in_step_ = false;
+  bool preempted_ = false;        // in the step under way
+  bool short_of_blocks_ = false;  // the head of the queue was, when the step under way began
   StepWork work_;
+  EngineTime took_{};  // duration of the step under way, or of the last one
+  // Running requests by their context modulo kBlockTokens; see count_equal_steps().
+  std::array<std::uint32_t, kBlockTokens> residues_{};
   std::vector<EngineEvent> events_;
   EngineState counters_;
 };

@@ -1,82 +1,309 @@
 #include "sim/kv_model.h"
 
+#include <algorithm>
 #include <cassert>
 
 namespace pointsman::sim {
 
-KvModel::KvModel(std::size_t block_count) : blocks_(block_count) {
-  assert(block_count > 0 && block_count < kNone);
-  for (BlockId id = 0; id < block_count; ++id) push_back(id);
+KvModel::KvModel(std::uint32_t block_count) : block_count_(block_count) {
+  assert(block_count > 0);
+  free_empty_blocks_at_back(block_count);
 }
 
-std::size_t KvModel::cached_prefix(std::span<const BlockHash> chain) const {
-  std::size_t length = 0;
-  while (length < chain.size() && by_hash_.contains(chain[length])) ++length;
-  return length;
+KvModel::Hit KvModel::find(std::span<const ChainRun> chain, std::uint32_t limit) const {
+  Hit hit;
+  for (const ChainRun& link : chain) {
+    const std::uint32_t wanted = std::min(link.blocks, limit - hit.blocks);
+    if (wanted == 0) break;
+    const std::uint32_t place = by_id_.find(link.id);
+    if (place == kNone) break;
+    const Run& run = runs_[place];
+    const std::uint32_t found = std::min(wanted, run.cached);
+    hit.blocks += found;
+    hit.free += found - std::min(found, run.top.length);
+    if (found < wanted) break;
+  }
+  return hit;
 }
 
-bool KvModel::grow(std::vector<BlockId>& blocks, std::span<const BlockHash> chain, std::size_t hit,
-                   std::size_t total) {
-  assert(hit == 0 || blocks.empty());
-  if (total <= blocks.size()) return true;
-
-  std::size_t needed = total - blocks.size() - hit;
-  for (const BlockHash hash : chain.first(hit)) {
-    // A cached block that nobody references is taken out of the free queue as well.
-    if (blocks_[by_hash_.find(hash)->second].references == 0) ++needed;
+bool KvModel::may_lengthen(std::span<const ChainRun> chain, std::uint32_t limit) const {
+  for (const ChainRun& link : chain) {
+    const std::uint32_t wanted = std::min(link.blocks, limit);
+    if (wanted == 0) return false;
+    const std::uint32_t place = by_id_.find(link.id);
+    if (place == kNone) return false;
+    if (runs_[place].cached < wanted) return runs_[place].users > 0;
+    limit -= wanted;
   }
-  if (needed > free_count_) return false;
+  return false;
+}
 
-  blocks.reserve(total);
-  for (const BlockHash hash : chain.first(hit)) {
-    const BlockId id = by_hash_.find(hash)->second;
-    if (blocks_[id].references++ == 0) unlink(id);
-    blocks.push_back(id);
+bool KvModel::admit(KvHolding& holding, Hit hit, std::uint32_t total) {
+  assert(holding.blocks_ == 0 && hit.blocks <= total);
+  const std::uint32_t fresh = total - hit.blocks;
+  if (fresh + hit.free > free_count_) return false;
+
+  join(holding);
+  std::uint32_t left = hit.blocks;
+  while (left > 0) {
+    const std::uint32_t size = holding.chain_[holding.places_.size() - 1].blocks;
+    const std::uint32_t found = std::min(left, size);
+    lengthen_reference(holding.places_.back(), 0, found);
+    holding.in_last_ = found;
+    left -= found;
+    if (found == size) join(holding);
   }
-  while (blocks.size() < total) blocks.push_back(take_front());
+  holding.findable_ = hit.blocks;
+  take_front(fresh);
+  holding.blocks_ = total;
   return true;
 }
 
-void KvModel::publish(BlockId block, BlockHash hash) {
-  assert(hash != 0 && blocks_[block].references > 0);
-  if (blocks_[block].hash != 0) return;
-  if (by_hash_.emplace(hash, block).second) blocks_[block].hash = hash;
+bool KvModel::grow(KvHolding& holding, std::uint32_t total) {
+  if (total <= holding.blocks_) return true;
+  const std::uint32_t fresh = total - holding.blocks_;
+  if (fresh > free_count_) return false;
+  take_front(fresh);
+  holding.blocks_ = total;
+  return true;
 }
 
-void KvModel::release(std::vector<BlockId>& blocks) {
-  for (auto it = blocks.rbegin(); it != blocks.rend(); ++it) {
-    assert(blocks_[*it].references > 0);
-    if (--blocks_[*it].references == 0) push_back(*it);
+void KvModel::publish(KvHolding& holding, std::uint32_t count) {
+  assert(count <= holding.blocks_);
+  while (holding.findable_ < count) {
+    // Past the end of the chain there is nothing to fill.
+    if (holding.places_.empty()) return;
+    const std::uint32_t size = holding.chain_[holding.places_.size() - 1].blocks;
+    if (holding.in_last_ == size) return;
+    const std::uint32_t from = holding.in_last_;
+    const std::uint32_t to = from + std::min(size - from, count - holding.findable_);
+    const std::uint32_t place = holding.places_.back();
+    const std::uint32_t cached = runs_[place].cached;
+    const std::uint32_t equal = cached > from ? std::min(to, cached) - from : 0;
+    lengthen_reference(place, from, to);
+    if (equal > 0) free_empty_blocks_at_front(equal);
+    holding.findable_ += to - from;
+    holding.in_last_ = to;
+    if (to == size) join(holding);
   }
-  blocks.clear();
 }
 
-void KvModel::push_back(BlockId id) {
-  Block& block = blocks_[id];
-  block.previous = back_;
-  block.next = kNone;
-  (back_ == kNone ? front_ : blocks_[back_].next) = id;
-  back_ = id;
-  ++free_count_;
+bool KvModel::fills_alone(const KvHolding& holding) const {
+  // Past the end of the chain nothing is published.
+  if (holding.places_.empty()) return true;
+  const std::size_t last = holding.places_.size() - 1;
+  if (holding.in_last_ == holding.chain_[last].blocks) return true;
+  // At the end of a run the next one comes, and that may be anybody's.
+  if (holding.places_.size() < holding.chain_.size()) return false;
+  const Run& run = runs_[holding.places_.back()];
+  return run.users == 1 && run.cached == holding.in_last_;
 }
 
-void KvModel::unlink(BlockId id) {
-  Block& block = blocks_[id];
-  (block.previous == kNone ? front_ : blocks_[block.previous].next) = block.next;
-  (block.next == kNone ? back_ : blocks_[block.next].previous) = block.previous;
-  --free_count_;
-}
-
-BlockId KvModel::take_front() {
-  const BlockId id = front_;
-  unlink(id);
-  Block& block = blocks_[id];
-  if (block.hash != 0) {
-    by_hash_.erase(block.hash);
-    block.hash = 0;
+void KvModel::release(KvHolding& holding) {
+  const std::uint32_t unfilled = holding.blocks_ - holding.findable_;
+  if (unfilled > 0) free_empty_blocks_at_back(unfilled);
+  for (std::size_t i = holding.places_.size(); i-- > 0;) {
+    const std::uint32_t place = holding.places_[i];
+    Run& run = runs_[place];
+    const bool last = i + 1 == holding.places_.size();
+    const std::uint32_t length = last ? holding.in_last_ : holding.chain_[i].blocks;
+    const std::uint32_t top = run.top.length;
+    drop_reference(run, length);
+    if (run.top.length < top) free_run_blocks(place, run.top.length, top);
+    leave(place);
   }
-  block.references = 1;
-  return id;
+  holding.places_.clear();
+  holding.in_last_ = 0;
+  holding.findable_ = 0;
+  holding.blocks_ = 0;
+}
+
+void KvModel::clear() {
+  assert(free_count_ == block_count_);
+  by_id_.clear();
+  runs_.clear();
+  unused_runs_.clear();
+  pieces_.clear();
+  unused_pieces_.clear();
+  front_ = kNone;
+  back_ = kNone;
+  free_count_ = 0;
+  free_empty_blocks_at_back(block_count_);
+}
+
+// Lists the next run of the chain, if there is one, among those that the holding uses.
+void KvModel::join(KvHolding& holding) {
+  if (holding.places_.size() == holding.chain_.size()) return;
+  const std::uint64_t id = holding.chain_[holding.places_.size()].id;
+  std::uint32_t place = by_id_.find(id);
+  if (place == kNone) {
+    if (unused_runs_.empty()) {
+      place = static_cast<std::uint32_t>(runs_.size());
+      runs_.emplace_back();
+    } else {
+      place = unused_runs_.back();
+      unused_runs_.pop_back();
+    }
+    runs_[place].id = id;
+    by_id_.insert(id, place);
+  }
+  ++runs_[place].users;
+  holding.places_.push_back(place);
+  holding.in_last_ = 0;
+}
+
+void KvModel::leave(std::uint32_t place) {
+  Run& run = runs_[place];
+  if (--run.users > 0 || run.cached > 0) return;
+  by_id_.erase(run.id);
+  unused_runs_.push_back(place);
+}
+
+void KvModel::add_reference(Run& run, std::uint32_t length) {
+  if (length == 0) return;
+  if (length == run.top.length) {
+    ++run.top.requests;
+  } else if (length > run.top.length) {
+    if (run.top.requests > 0) run.shorter.push_back(run.top);
+    run.top = {length, 1};
+  } else {
+    const auto at = std::ranges::lower_bound(run.shorter, length, {}, &Extent::length);
+    if (at != run.shorter.end() && at->length == length) {
+      ++at->requests;
+    } else {
+      run.shorter.insert(at, {length, 1});
+    }
+  }
+}
+
+void KvModel::drop_reference(Run& run, std::uint32_t length) {
+  if (length == 0) return;
+  if (length == run.top.length) {
+    if (--run.top.requests > 0) return;
+    run.top = {};
+    if (run.shorter.empty()) return;
+    run.top = run.shorter.back();
+    run.shorter.pop_back();
+  } else {
+    const auto at = std::ranges::lower_bound(run.shorter, length, {}, &Extent::length);
+    assert(at != run.shorter.end() && at->length == length);
+    if (--at->requests == 0) run.shorter.erase(at);
+  }
+}
+
+// One request's reference to a run grows. Blocks that were free leave the queue; blocks past the
+// findable ones become findable.
+void KvModel::lengthen_reference(std::uint32_t place, std::uint32_t from, std::uint32_t to) {
+  Run& run = runs_[place];
+  const std::uint32_t top = run.top.length;
+  drop_reference(run, from);
+  add_reference(run, to);
+  if (to > top && run.cached > top) take_pieces(run, std::min(to, run.cached));
+  run.cached = std::max(run.cached, to);
+}
+
+// Allocates: the front of the queue loses what it held.
+void KvModel::take_front(std::uint32_t count) {
+  assert(count <= free_count_);
+  free_count_ -= count;
+  while (count > 0) {
+    Piece& piece = pieces_[front_];
+    const std::uint32_t taken = std::min(count, piece.high - piece.low);
+    piece.high -= taken;
+    count -= taken;
+    const std::uint32_t place = piece.run;
+    if (place != kNone) {
+      assert(runs_[place].cached == piece.high + taken);
+      runs_[place].cached = piece.high;
+    }
+    if (piece.low == piece.high) remove(front_);
+    if (place != kNone && runs_[place].cached == 0 && runs_[place].users == 0) {
+      by_id_.erase(runs_[place].id);
+      unused_runs_.push_back(place);
+    }
+  }
+}
+
+// Takes the free blocks of a run below `up_to` out of the queue.
+void KvModel::take_pieces(Run& run, std::uint32_t up_to) {
+  while (run.lowest_piece != kNone && pieces_[run.lowest_piece].low < up_to) {
+    Piece& piece = pieces_[run.lowest_piece];
+    if (piece.high > up_to) {
+      free_count_ -= up_to - piece.low;
+      piece.low = up_to;
+      return;
+    }
+    free_count_ -= piece.high - piece.low;
+    remove(run.lowest_piece);
+  }
+}
+
+// Appends blocks of a run that lie right below its lowest free piece.
+void KvModel::free_run_blocks(std::uint32_t place, std::uint32_t low, std::uint32_t high) {
+  Run& run = runs_[place];
+  free_count_ += high - low;
+  if (back_ != kNone && back_ == run.lowest_piece) {
+    assert(pieces_[back_].low == high);
+    pieces_[back_].low = low;
+    return;
+  }
+  const std::uint32_t piece = new_piece(place, low, high);
+  pieces_[piece].above = run.lowest_piece;
+  if (run.lowest_piece != kNone) pieces_[run.lowest_piece].below = piece;
+  run.lowest_piece = piece;
+  append(piece);
+}
+
+void KvModel::free_empty_blocks_at_back(std::uint32_t count) {
+  free_count_ += count;
+  if (back_ != kNone && pieces_[back_].run == kNone) {
+    pieces_[back_].high += count;
+  } else {
+    append(new_piece(kNone, 0, count));
+  }
+}
+
+void KvModel::free_empty_blocks_at_front(std::uint32_t count) {
+  free_count_ += count;
+  if (front_ != kNone && pieces_[front_].run == kNone) {
+    pieces_[front_].high += count;
+    return;
+  }
+  const std::uint32_t piece = new_piece(kNone, 0, count);
+  pieces_[piece].next = front_;
+  (front_ == kNone ? back_ : pieces_[front_].previous) = piece;
+  front_ = piece;
+}
+
+std::uint32_t KvModel::new_piece(std::uint32_t run, std::uint32_t low, std::uint32_t high) {
+  std::uint32_t piece = 0;
+  if (unused_pieces_.empty()) {
+    piece = static_cast<std::uint32_t>(pieces_.size());
+    pieces_.emplace_back();
+  } else {
+    piece = unused_pieces_.back();
+    unused_pieces_.pop_back();
+  }
+  pieces_[piece] = {.run = run, .low = low, .high = high};
+  return piece;
+}
+
+void KvModel::append(std::uint32_t piece) {
+  pieces_[piece].previous = back_;
+  (back_ == kNone ? front_ : pieces_[back_].next) = piece;
+  back_ = piece;
+}
+
+void KvModel::remove(std::uint32_t index) {
+  const Piece& piece = pieces_[index];
+  (piece.previous == kNone ? front_ : pieces_[piece.previous].next) = piece.next;
+  (piece.next == kNone ? back_ : pieces_[piece.next].previous) = piece.previous;
+  if (piece.above != kNone) pieces_[piece.above].below = piece.below;
+  if (piece.below != kNone) pieces_[piece.below].above = piece.above;
+  if (piece.run != kNone && runs_[piece.run].lowest_piece == index) {
+    runs_[piece.run].lowest_piece = piece.above;
+  }
+  unused_pieces_.push_back(index);
 }
 
 }  // namespace pointsman::sim

@@ -3,17 +3,46 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <unordered_map>
 #include <vector>
+
+#include "sim/id_table.h"
 
 namespace pointsman::sim {
 
-// Identity of a full block: a hash over its tokens and all tokens before it, so that equal hashes
-// mean equal prefixes. Any value but 0.
-using BlockHash = std::uint64_t;
+// Consecutive full blocks of a text. The id stands for their contents and for all before them, so a
+// text is a chain of runs, and texts that begin alike have chains that begin with the same runs.
+// Two chains may also use different numbers of blocks of one run: a conversation that grows is one
+// run that becomes longer. A text cut into single blocks has runs of one block.
+struct ChainRun {
+  std::uint64_t id = 0;
+  std::uint32_t blocks = 0;  // at least 1
 
-// Index of a physical block, 0 to block_count() - 1.
-using BlockId = std::uint32_t;
+  friend bool operator==(const ChainRun&, const ChainRun&) = default;
+};
+
+// The blocks that one request holds in a KvModel, and the chain of its text.
+class KvHolding {
+ public:
+  // Blocks held.
+  [[nodiscard]] std::uint32_t blocks() const { return blocks_; }
+  // How many of them, from the first on, other requests can find.
+  [[nodiscard]] std::uint32_t findable() const { return findable_; }
+
+  // Takes over another text. Only while no blocks are held.
+  void reset(std::span<const ChainRun> chain) { chain_.assign(chain.begin(), chain.end()); }
+  [[nodiscard]] std::span<const ChainRun> chain() const { return chain_; }
+
+ private:
+  friend class KvModel;
+
+  std::vector<ChainRun> chain_;
+  // Places of the leading runs of the chain: all that are findable as a whole, and the next one,
+  // which is still being filled.
+  std::vector<std::uint32_t> places_;
+  std::uint32_t in_last_ = 0;  // findable blocks of the last run in places_
+  std::uint32_t findable_ = 0;
+  std::uint32_t blocks_ = 0;
+};
 
 // The paged KV cache of one engine: a fixed number of blocks with reference counts, and a prefix
 // cache over them, by the published rules of vLLM's block pool:
@@ -25,58 +54,112 @@ using BlockId = std::uint32_t;
 //   go first, and each loses its tail before its head: what is cached of a chain is a prefix.
 // - A hit takes free blocks out of the middle of the queue.
 //
-// One simplification: of two blocks with the same contents, computed at the same time, only the
-// first is findable.
+// That order lets whole runs of blocks be kept as extents: what is cached of a run is its first so
+// many blocks, of which a first part is referenced, and the queue holds pieces of the rest. The
+// order of the queue is exactly that of single blocks; the work is per run and not per block.
+//
+// One simplification: a block computed although an equal one is findable is exchanged for that one
+// as soon as it is full, and returns to the front of the queue. (vLLM keeps both until they are
+// released.)
 //
 // Not thread-safe.
 class KvModel {
  public:
-  // Throws nothing; `block_count` must be at least 1.
-  explicit KvModel(std::size_t block_count);
+  // `block_count` must be at least 1.
+  explicit KvModel(std::uint32_t block_count);
 
-  // How many leading blocks of `chain` are cached.
-  [[nodiscard]] std::size_t cached_prefix(std::span<const BlockHash> chain) const;
+  // The findable beginning of a chain.
+  struct Hit {
+    std::uint32_t blocks = 0;
+    std::uint32_t free = 0;  // of these, blocks that nobody references
+  };
+  // Looks at no more than the first `limit` blocks.
+  [[nodiscard]] Hit find(std::span<const ChainRun> chain, std::uint32_t limit) const;
 
-  // Makes `blocks` longer: references the `hit` leading cached blocks of `chain` (only into an
-  // empty `blocks`; `hit` must come from cached_prefix()), then allocates until it holds `total`
-  // blocks. All or nothing: false, with nothing changed, where too few blocks are free.
-  [[nodiscard]] bool grow(std::vector<BlockId>& blocks, std::span<const BlockHash> chain,
-                          std::size_t hit, std::size_t total);
+  // Whether blocks that a running request computes may lengthen what find() says of that chain.
+  [[nodiscard]] bool may_lengthen(std::span<const ChainRun> chain, std::uint32_t limit) const;
 
-  // Makes the full block `block` findable under `hash`.
-  void publish(BlockId block, BlockHash hash);
+  // Gives an empty `holding` its hit, which must come from find() on its chain, and further blocks
+  // up to `total`. All or nothing: false, with nothing changed, where too few blocks are free.
+  [[nodiscard]] bool admit(KvHolding& holding, Hit hit, std::uint32_t total);
 
-  // Drops the references of a request to all its blocks and empties `blocks`.
-  void release(std::vector<BlockId>& blocks);
+  // Allocates until the holding has `total` blocks. All or nothing.
+  [[nodiscard]] bool grow(KvHolding& holding, std::uint32_t total);
 
-  [[nodiscard]] std::size_t block_count() const { return blocks_.size(); }
-  [[nodiscard]] std::size_t referenced() const { return blocks_.size() - free_count_; }
+  // Makes the first `count` blocks of the holding findable, as far as its chain goes.
+  void publish(KvHolding& holding, std::uint32_t count);
+
+  // Whether publishing further blocks of the holding touches nothing but the run it fills: nobody
+  // else fills or holds that run, and none of the blocks to come is findable already.
+  [[nodiscard]] bool fills_alone(const KvHolding& holding) const;
+
+  // Drops the references of a request to all its blocks.
+  void release(KvHolding& holding);
+
+  // Forgets all contents. Nothing may be held.
+  void clear();
+
+  [[nodiscard]] std::uint32_t block_count() const { return block_count_; }
+  [[nodiscard]] std::uint32_t free_blocks() const { return free_count_; }
+  [[nodiscard]] std::uint32_t referenced() const { return block_count_ - free_count_; }
   // Share of the blocks that running requests hold, in [0, 1].
   [[nodiscard]] double usage() const {
-    return static_cast<double>(referenced()) / static_cast<double>(blocks_.size());
+    return static_cast<double>(referenced()) / static_cast<double>(block_count_);
   }
-  // Blocks whose contents a later request could reuse, referenced or not.
-  [[nodiscard]] std::size_t cached_blocks() const { return by_hash_.size(); }
 
  private:
-  static constexpr BlockId kNone = UINT32_MAX;
+  static constexpr std::uint32_t kNone = IdTable::kNone;
 
-  struct Block {
-    BlockHash hash = 0;  // 0: not findable
-    std::uint32_t references = 0;
-    BlockId previous = kNone;  // neighbours in the free queue
-    BlockId next = kNone;
+  // So many requests reference a run's first so many blocks, and no more of it.
+  struct Extent {
+    std::uint32_t length = 0;
+    std::uint32_t requests = 0;
   };
 
-  void push_back(BlockId id);
-  void unlink(BlockId id);
-  BlockId take_front();
+  struct Run {
+    std::uint64_t id = 0;
+    std::uint32_t cached = 0;            // findable blocks
+    std::uint32_t users = 0;             // holdings that list the run
+    Extent top;                          // the longest reference, {0, 0} where there is none
+    std::uint32_t lowest_piece = kNone;  // of the free blocks, which are [top.length, cached)
+    std::vector<Extent> shorter;         // ascending length
+  };
 
-  std::vector<Block> blocks_;
-  std::unordered_map<BlockHash, BlockId> by_hash_;
-  BlockId front_ = kNone;
-  BlockId back_ = kNone;
-  std::size_t free_count_ = 0;
+  // Free blocks next to each other in the queue: blocks [low, high) of a run, from the last to the
+  // first, or `high` blocks without contents.
+  struct Piece {
+    std::uint32_t run = kNone;
+    std::uint32_t low = 0;
+    std::uint32_t high = 0;
+    std::uint32_t previous = kNone;  // in the queue
+    std::uint32_t next = kNone;
+    std::uint32_t above = kNone;  // in the same run
+    std::uint32_t below = kNone;
+  };
+
+  void join(KvHolding& holding);
+  void leave(std::uint32_t run);
+  static void add_reference(Run& run, std::uint32_t length);
+  static void drop_reference(Run& run, std::uint32_t length);
+  void lengthen_reference(std::uint32_t run, std::uint32_t from, std::uint32_t to);
+  void take_front(std::uint32_t count);
+  void take_pieces(Run& run, std::uint32_t up_to);
+  void free_run_blocks(std::uint32_t run, std::uint32_t low, std::uint32_t high);
+  void free_empty_blocks_at_back(std::uint32_t count);
+  void free_empty_blocks_at_front(std::uint32_t count);
+  std::uint32_t new_piece(std::uint32_t run, std::uint32_t low, std::uint32_t high);
+  void append(std::uint32_t piece);
+  void remove(std::uint32_t piece);
+
+  std::uint32_t block_count_;
+  std::uint32_t free_count_ = 0;
+  std::uint32_t front_ = kNone;
+  std::uint32_t back_ = kNone;
+  IdTable by_id_;
+  std::vector<Run> runs_;
+  std::vector<std::uint32_t> unused_runs_;
+  std::vector<Piece> pieces_;
+  std::vector<std::uint32_t> unused_pieces_;
 };
 
 }  // namespace pointsman::sim

@@ -1,6 +1,7 @@
 #include "sim/engine_model.h"
 
 #include <map>
+#include <span>
 #include <tuple>
 
 #include <gmock/gmock.h>
@@ -26,17 +27,12 @@ EngineConfig plain_engine() {
   return config;
 }
 
-std::vector<BlockHash> chain_of(std::uint64_t conversation, std::size_t blocks) {
-  std::vector<BlockHash> chain;
-  for (std::size_t i = 0; i < blocks; ++i) chain.push_back(conversation * 100'000 + i + 1);
-  return chain;
-}
-
-EngineRequest request(RequestId id, std::uint32_t prompt, std::uint32_t output,
-                      std::uint64_t conversation = 0) {
+void submit(EngineModel& engine, RequestId id, std::uint32_t prompt, std::uint32_t output,
+            std::uint64_t conversation = 0) {
+  const ChainRun run{.id = conversation, .blocks = (prompt + output) / kBlockTokens};
   EngineRequest made{.id = id, .prompt_tokens = prompt, .output_tokens = output, .chain = {}};
-  if (conversation != 0) made.chain = chain_of(conversation, (prompt + output) / kBlockTokens);
-  return made;
+  if (conversation != 0 && run.blocks > 0) made.chain = std::span(&run, 1);
+  engine.submit(made);
 }
 
 // Seconds at which each token of each request came out, and the end of the run.
@@ -49,8 +45,8 @@ struct Timeline {
 Timeline drain(EngineModel& engine, double start = 0) {
   Timeline run;
   run.end = start;
-  while (const std::optional<Duration> took = engine.begin_step()) {
-    run.end += to_seconds(*took);
+  while (const std::optional<EngineTime> took = engine.begin_step()) {
+    run.end += seconds_of(*took);
     for (const EngineEvent& event : engine.finish_step()) {
       if (event.kind == EngineEventKind::kToken) {
         run.tokens[event.request].push_back(run.end);
@@ -62,13 +58,16 @@ Timeline drain(EngineModel& engine, double start = 0) {
   return run;
 }
 
-TEST(StepSeconds, FollowsItsFormula) {
+TEST(StepCost, FollowsItsFormula) {
   EngineConfig config = plain_engine();
   config.attention_ratio = 0.01;
+  const StepCost cost(config);
   const StepWork small{.tokens = 4, .decode_context = 1'000, .sequences = 4, .prefill_pairs = 0};
-  EXPECT_DOUBLE_EQ(step_seconds(config, small), 0.001 + 0.010 + 0.001 + 0.0004);
+  EXPECT_DOUBLE_EQ(seconds_of(cost.of(small)), 0.001 + 0.010 + 0.001 + 0.0004);
   const StepWork large{.tokens = 100, .decode_context = 0, .sequences = 1, .prefill_pairs = 5'050};
-  EXPECT_DOUBLE_EQ(step_seconds(config, large), 0.001 + 0.050 + 0.0001 + 0.0005 * 0.01 * 5'050);
+  EXPECT_DOUBLE_EQ(seconds_of(cost.of(large)), 0.001 + 0.050 + 0.0001 + 0.0005 * 0.01 * 5'050);
+  EXPECT_EQ(StepCost(config, 3.0).of(small), 3 * cost.of(small));
+  EXPECT_EQ(cost.growth(7), std::chrono::microseconds(7));
 }
 
 TEST(EngineModel, IdleWithoutRequests) {
@@ -80,7 +79,7 @@ TEST(EngineModel, IdleWithoutRequests) {
 TEST(EngineModel, OneRequestTakesTheSumOfItsSteps) {
   EngineModel engine(plain_engine());
   // 250 tokens in chunks of 100, 100 and 50; then two decodes over 250 and 251 tokens of context.
-  engine.submit(request(1, 250, 3));
+  submit(engine, 1, 250, 3);
   const Timeline run = drain(engine);
   const double prefill = 2 * (0.001 + 0.050 + 0.0001) + (0.001 + 0.025 + 0.0001);
   const double second = 0.001 + 0.010 + 250e-6 + 0.0001;
@@ -96,8 +95,8 @@ TEST(EngineModel, OneRequestTakesTheSumOfItsSteps) {
 
 TEST(EngineModel, TwoRequestsShareTheirSteps) {
   EngineModel engine(plain_engine());
-  engine.submit(request(1, 10, 2));
-  engine.submit(request(2, 20, 2));
+  submit(engine, 1, 10, 2);
+  submit(engine, 2, 20, 2);
   const Timeline run = drain(engine);
   const double first = 0.001 + 30 * 0.0005 + 0.0002;
   const double second = 0.001 + 0.010 + (10 + 20) * 1e-6 + 0.0002;
@@ -108,7 +107,7 @@ TEST(EngineModel, TwoRequestsShareTheirSteps) {
 
 TEST(EngineModel, AttentionOfAPrefillChunkCountsQueryTimesContext) {
   EngineModel engine(plain_engine());
-  engine.submit(request(1, 150, 1));
+  submit(engine, 1, 150, 1);
   ASSERT_TRUE(engine.begin_step());
   EXPECT_EQ(engine.step_work().prefill_pairs, 100U * 101 / 2);
   engine.finish_step();
@@ -118,8 +117,8 @@ TEST(EngineModel, AttentionOfAPrefillChunkCountsQueryTimesContext) {
 
 TEST(EngineModel, ALongPromptBlocksAdmissionUntilItIsThrough) {
   EngineModel engine(plain_engine());
-  engine.submit(request(1, 250, 5));
-  engine.submit(request(2, 10, 1));
+  submit(engine, 1, 250, 5);
+  submit(engine, 2, 10, 1);
   const Timeline run = drain(engine);
   // The short prompt fits beside the last chunk of the long one, not earlier.
   EXPECT_EQ(run.tokens.at(2)[0], run.tokens.at(1)[0]);
@@ -127,10 +126,10 @@ TEST(EngineModel, ALongPromptBlocksAdmissionUntilItIsThrough) {
 
 TEST(EngineModel, DecodesComeBeforePrefills) {
   EngineModel engine(plain_engine());
-  engine.submit(request(1, 10, 10));
+  submit(engine, 1, 10, 10);
   ASSERT_TRUE(engine.begin_step());
   engine.finish_step();
-  engine.submit(request(2, 200, 1));
+  submit(engine, 2, 200, 1);
   ASSERT_TRUE(engine.begin_step());
   // One token for the decode, and a chunk of what is left of the budget.
   EXPECT_EQ(engine.step_work().tokens, 100U);
@@ -142,7 +141,7 @@ TEST(EngineModel, NoMoreThanMaxNumSeqsRun) {
   EngineConfig config = plain_engine();
   config.max_num_seqs = 2;
   EngineModel engine(config);
-  for (RequestId id = 1; id <= 3; ++id) engine.submit(request(id, 10, 2));
+  for (RequestId id = 1; id <= 3; ++id) submit(engine, id, 10, 2);
   ASSERT_TRUE(engine.begin_step());
   EXPECT_EQ(engine.state().running, 2U);
   EXPECT_EQ(engine.state().waiting, 1U);
@@ -153,10 +152,10 @@ TEST(EngineModel, NoMoreThanMaxNumSeqsRun) {
 
 TEST(EngineModel, ASecondTurnComputesOnlyWhatIsNew) {
   EngineModel engine(plain_engine());
-  engine.submit(request(1, 64, 33, /*conversation=*/5));
+  submit(engine, 1, 64, 33, /*conversation=*/5);
   drain(engine);
   // 64 prompt tokens and 32 of 33 answer tokens have KV entries: six full blocks.
-  engine.submit(request(2, 120, 1, /*conversation=*/5));
+  submit(engine, 2, 120, 1, /*conversation=*/5);
   ASSERT_TRUE(engine.begin_step());
   EXPECT_EQ(engine.step_work().tokens, 120U - 96);
   const std::vector<EngineEvent> events = engine.finish_step();
@@ -168,17 +167,17 @@ TEST(EngineModel, ASecondTurnComputesOnlyWhatIsNew) {
 
 TEST(EngineModel, APromptOfWholeBlocksIsNeverAFullHit) {
   EngineModel engine(plain_engine());
-  engine.submit(request(1, 80, 1, /*conversation=*/5));
+  submit(engine, 1, 80, 1, /*conversation=*/5);
   drain(engine);
-  engine.submit(request(2, 80, 1, /*conversation=*/5));
+  submit(engine, 2, 80, 1, /*conversation=*/5);
   ASSERT_TRUE(engine.begin_step());
   EXPECT_EQ(engine.step_work().tokens, 16U);  // (80 - 1) / 16 = 4 blocks of 5 are reused
 }
 
 TEST(EngineModel, TwoEqualPromptsInOneStepShareBlocks) {
   EngineModel engine(plain_engine());
-  engine.submit(request(1, 40, 2, /*conversation=*/5));
-  engine.submit(request(2, 40, 2, /*conversation=*/5));
+  submit(engine, 1, 40, 2, /*conversation=*/5);
+  submit(engine, 2, 40, 2, /*conversation=*/5);
   ASSERT_TRUE(engine.begin_step());
   EXPECT_EQ(engine.step_work().tokens, 40U + 8);
   EXPECT_EQ(engine.kv().referenced(), 3U + 1);
@@ -189,8 +188,8 @@ TEST(EngineModel, PreemptsTheYoungestAndComputesItAgain) {
   config.blocks = 4;
   EngineModel engine(config);
   // Two blocks each. Request 1 needs a third at its 33rd token, and there is none.
-  engine.submit(request(1, 31, 4));
-  engine.submit(request(2, 31, 2 + 16));
+  submit(engine, 1, 31, 4);
+  submit(engine, 2, 31, 2 + 16);
   ASSERT_TRUE(engine.begin_step());
   engine.finish_step();  // both have their first token, context 31
   ASSERT_TRUE(engine.begin_step());
@@ -214,9 +213,9 @@ TEST(EngineModel, AdmissionWaitsForBlocksInOrder) {
   EngineConfig config = plain_engine();
   config.blocks = 4;
   EngineModel engine(config);
-  engine.submit(request(1, 33, 2));
-  engine.submit(request(2, 33, 1));
-  engine.submit(request(3, 1, 1));
+  submit(engine, 1, 33, 2);
+  submit(engine, 2, 33, 1);
+  submit(engine, 3, 1, 1);
   ASSERT_TRUE(engine.begin_step());
   // Request 3 would fit, but does not overtake.
   EXPECT_EQ(engine.state().running, 1U);
@@ -227,8 +226,8 @@ TEST(EngineModel, CancelFreesQueuedAndRunningRequests) {
   EngineConfig config = plain_engine();
   config.max_num_seqs = 1;
   EngineModel engine(config);
-  engine.submit(request(1, 40, 9));
-  engine.submit(request(2, 40, 9));
+  submit(engine, 1, 40, 9);
+  submit(engine, 2, 40, 9);
   ASSERT_TRUE(engine.begin_step());
   EXPECT_TRUE(engine.cancel(1));
   EXPECT_TRUE(engine.cancel(2));
@@ -244,7 +243,7 @@ TEST(EngineModel, FitsUpToTheWholeCache) {
   EngineModel engine(config);
   EXPECT_TRUE(engine.fits(63, 1));
   EXPECT_FALSE(engine.fits(64, 1));
-  engine.submit(request(1, 60, 4));
+  submit(engine, 1, 60, 4);
   EXPECT_EQ(drain(engine).tokens.at(1).size(), 4U);
 }
 
@@ -256,17 +255,21 @@ Log random_run(std::uint64_t seed, EngineState& end) {
   EngineConfig config = plain_engine();
   config.blocks = 60;
   EngineModel engine(config);
-  std::map<RequestId, EngineRequest> open;
+  struct Size {
+    std::uint32_t prompt = 0;
+    std::uint32_t output = 0;
+  };
+  std::map<RequestId, Size> open;
   std::map<RequestId, std::uint32_t> seen;
   Log log;
   RequestId next = 1;
-  Duration now{};
+  EngineTime now{};
   for (int round = 0; round < 4'000; ++round) {
     if (round < 3'000 && rng.below(3) == 0) {
-      EngineRequest made = request(next++, static_cast<std::uint32_t>(1 + rng.below(200)),
-                                   static_cast<std::uint32_t>(1 + rng.below(60)), 1 + rng.below(9));
-      open.emplace(made.id, made);
-      engine.submit(std::move(made));
+      const Size size{static_cast<std::uint32_t>(1 + rng.below(200)),
+                      static_cast<std::uint32_t>(1 + rng.below(60))};
+      open.emplace(next, size);
+      submit(engine, next++, size.prompt, size.output, 1 + rng.below(9));
     }
     if (!open.empty() && rng.below(20) == 0) {
       const RequestId id =
@@ -274,18 +277,18 @@ Log random_run(std::uint64_t seed, EngineState& end) {
       EXPECT_TRUE(engine.cancel(id));
       open.erase(id);
     }
-    const std::optional<Duration> took = engine.begin_step();
+    const std::optional<EngineTime> took = engine.begin_step();
     if (!took) continue;
     EXPECT_LE(engine.step_work().tokens, config.max_num_batched_tokens);
     now += *took;
     for (const EngineEvent& event : engine.finish_step()) {
-      const EngineRequest& spec = open.at(event.request);
-      EXPECT_LE(event.cached, (spec.prompt_tokens - 1) / kBlockTokens * kBlockTokens);
+      const Size& size = open.at(event.request);
+      EXPECT_LE(event.cached, (size.prompt - 1) / kBlockTokens * kBlockTokens);
       log.emplace_back(static_cast<int>(event.kind), event.request, event.token, now.count());
       if (event.kind == EngineEventKind::kToken) {
         EXPECT_EQ(event.token, seen[event.request]++);
       } else {
-        EXPECT_EQ(seen[event.request], spec.output_tokens);
+        EXPECT_EQ(seen[event.request], size.output);
         open.erase(event.request);
       }
     }

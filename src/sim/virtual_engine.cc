@@ -1,0 +1,125 @@
+#include "sim/virtual_engine.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+
+namespace pointsman::sim {
+
+VirtualEngine::VirtualEngine(const EngineConfig& config) : engine_(config) {}
+
+void VirtualEngine::submit(const EngineRequest& request, TimePoint now) {
+  if (engine_.in_step()) {
+    planned_ = steps_done(now) + 1;
+  } else {
+    began_ = std::max(began_, to_engine_time(now));
+  }
+  engine_.submit(request);
+}
+
+bool VirtualEngine::cancel(RequestId id, TimePoint now) {
+  catch_up(now);
+  planned_ = 1;
+  return engine_.cancel(id);
+}
+
+void VirtualEngine::clear(TimePoint now) {
+  catch_up(now);
+  engine_.clear();
+  began_ = to_engine_time(now);
+}
+
+void VirtualEngine::slow_down(double factor, TimePoint now) {
+  catch_up(now);
+  planned_ = 1;
+  engine_.slow_down(factor);
+}
+
+std::span<const EngineReport> VirtualEngine::advance(TimePoint until) {
+  reports_.clear();
+  const EngineTime limit = to_engine_time(until);
+  for (begin(); engine_.in_step(); begin()) {
+    const EngineTime end = end_of(planned_);
+    if (end > limit) break;
+    engine_.skip_steps(planned_ - 1);
+    for (const EngineEvent& event : engine_.finish_step(EngineTokens::kFirstOnly)) {
+      const auto kind = event.kind == EngineEventKind::kToken ? EngineReportKind::kFirstToken
+                                                              : EngineReportKind::kFinished;
+      reports_.push_back({kind, event.request, to_time_point(end), event.cached});
+    }
+    began_ = end;
+  }
+  return reports_;
+}
+
+std::optional<TimePoint> VirtualEngine::next_event() {
+  begin();
+  if (!engine_.in_step()) return std::nullopt;
+  return to_time_point(end_of(planned_));
+}
+
+EngineState VirtualEngine::state(TimePoint now) const {
+  EngineState state = engine_.state();
+  if (!engine_.in_step()) return state;
+  const std::uint32_t done = steps_done(now);
+  if (done == 0) return state;
+  state.steps += done;
+  state.generated_tokens += std::uint64_t{done} * state.running;
+  // Of the steps after the first, the one under way included.
+  state.busy += end_of(done + 1) - end_of(1);
+  const KvModel& kv = engine_.kv();
+  state.kv_usage = static_cast<double>(kv.referenced() + engine_.blocks_of_further_steps(done)) /
+                   static_cast<double>(kv.block_count());
+  return state;
+}
+
+std::uint32_t VirtualEngine::cached_blocks(std::span<const ChainRun> chain, TimePoint now) {
+  catch_up(now);
+  return engine_.kv().find(chain, std::numeric_limits<std::uint32_t>::max()).blocks;
+}
+
+// Begins the next phase, if there is none and something to do.
+void VirtualEngine::begin() {
+  if (engine_.in_step()) return;
+  const std::optional<EngineTime> took = engine_.begin_step();
+  if (!took) return;
+  first_ = *took;
+  planned_ = engine_.count_equal_steps();
+  growth_ = engine_.decode_growth();
+}
+
+// When the first `steps` steps of the phase are over.
+EngineTime VirtualEngine::end_of(std::uint32_t steps) const {
+  const std::int64_t count = steps;
+  return began_ + count * first_ + (count * (count - 1) / 2) * growth_;
+}
+
+// How many steps of the phase are over at `now`; fewer than planned.
+std::uint32_t VirtualEngine::steps_done(TimePoint now) const {
+  if (planned_ == 1) return 0;
+  const EngineTime limit = to_engine_time(now);
+  // The root of end_of(steps) = limit in floating point, and then the exact neighbour.
+  const double passed = static_cast<double>((limit - began_).count());
+  const double growth = static_cast<double>(growth_.count());
+  const double linear = static_cast<double>(first_.count()) - growth / 2;
+  const double root =
+      2 * passed / (linear + std::sqrt(linear * linear + 2 * growth * std::max(passed, 0.0)));
+  auto steps = static_cast<std::uint32_t>(std::clamp(root, 0.0, static_cast<double>(planned_ - 1)));
+  while (steps > 0 && end_of(steps) > limit) --steps;
+  while (steps + 1 < planned_ && end_of(steps + 1) <= limit) ++steps;
+  return steps;
+}
+
+// Puts the engine itself into the step that is under way at `now`.
+void VirtualEngine::catch_up(TimePoint now) {
+  if (!engine_.in_step()) return;
+  const std::uint32_t done = steps_done(now);
+  if (done == 0) return;
+  engine_.skip_steps(done);
+  began_ = end_of(done);
+  first_ += done * growth_;
+  planned_ -= done;
+}
+
+}  // namespace pointsman::sim

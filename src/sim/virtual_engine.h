@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/time.h"
+#include "sim/engine_model.h"
+
+namespace pointsman::sim {
+
+enum class EngineReportKind : std::uint8_t {
+  kFirstToken,  // the prefill is through
+  kFinished,    // the last token is out
+};
+
+struct EngineReport {
+  EngineReportKind kind = EngineReportKind::kFirstToken;
+  RequestId request = 0;
+  TimePoint at;
+  std::uint32_t cached = 0;  // prompt tokens the request found in the cache at first admission
+};
+
+// An engine in virtual time. Each step begins when the one before ends; an idle engine's begins
+// when a request comes. Phases in which every request decodes are not run step by step but in
+// closed form, with the same result in every report and reading: a phase costs about what a step
+// does, however long it is.
+//
+// The driver keeps the time, which never goes back: before any call with `now`, advance(now) must
+// have been called. Deterministic. Not thread-safe.
+class VirtualEngine {
+ public:
+  explicit VirtualEngine(const EngineConfig& config);
+
+  // Whether a request of that size can ever run. Where not, it must not be submitted.
+  [[nodiscard]] bool fits(std::uint64_t prompt_tokens, std::uint64_t output_tokens) const {
+    return engine_.fits(prompt_tokens, output_tokens);
+  }
+
+  // Queues a request, for the step after the one under way at the earliest.
+  void submit(const EngineRequest& request, TimePoint now);
+
+  // Forgets a request. False where it is not known, or has finished.
+  bool cancel(RequestId id, TimePoint now);
+
+  // The engine's process dies and is back at once: every request is lost, without a report, and
+  // the cache is empty.
+  void clear(TimePoint now);
+
+  // Steps after the one under way take `factor` > 0 times as long as configured.
+  void slow_down(double factor, TimePoint now);
+
+  // Runs all steps that end up to and including `until`. Returns what they brought, in the order of
+  // time; valid until the next call.
+  std::span<const EngineReport> advance(TimePoint until);
+
+  // When advance() is to be called next, unless something is submitted or cancelled before: not
+  // later than the next report, though the call may bring none. Nothing where the engine is idle.
+  [[nodiscard]] std::optional<TimePoint> next_event();
+
+  // Readings at `now`. Constant time.
+  [[nodiscard]] EngineState state(TimePoint now) const;
+
+  // How many leading blocks of `chain` are findable at `now`.
+  [[nodiscard]] std::uint32_t cached_blocks(std::span<const ChainRun> chain, TimePoint now);
+
+  [[nodiscard]] const EngineModel& engine() const { return engine_; }
+
+ private:
+  void begin();
+  [[nodiscard]] EngineTime end_of(std::uint32_t steps) const;
+  [[nodiscard]] std::uint32_t steps_done(TimePoint now) const;
+  void catch_up(TimePoint now);
+
+  EngineModel engine_;
+  // The phase: so many equal steps, of which the first began at began_ and takes first_.
+  EngineTime began_{};
+  EngineTime first_{};
+  EngineTime growth_{};
+  std::uint32_t planned_ = 1;
+  std::vector<EngineReport> reports_;
+};
+
+}  // namespace pointsman::sim

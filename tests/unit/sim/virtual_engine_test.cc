@@ -1,0 +1,245 @@
+#include "sim/virtual_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/rng.h"
+
+namespace pointsman::sim {
+namespace {
+
+// Steps an engine one by one, by the same rule: a step begins when the one before ends.
+class SteppedEngine {
+ public:
+  explicit SteppedEngine(const EngineConfig& config) : engine(config) {}
+
+  void submit(const EngineRequest& request, TimePoint now) {
+    if (!engine.in_step()) end_ = std::max(end_, to_engine_time(now));
+    engine.submit(request);
+  }
+  void clear(TimePoint now) {
+    engine.clear();
+    end_ = to_engine_time(now);
+  }
+
+  std::vector<EngineReport> advance(TimePoint until) {
+    std::vector<EngineReport> reports;
+    for (;;) {
+      if (!engine.in_step()) {
+        const std::optional<EngineTime> took = engine.begin_step();
+        if (!took) return reports;
+        end_ += *took;
+      }
+      if (end_ > to_engine_time(until)) return reports;
+      for (const EngineEvent& event : engine.finish_step()) {
+        const TimePoint at = to_time_point(end_);
+        if (event.kind == EngineEventKind::kFinished) {
+          reports.push_back({EngineReportKind::kFinished, event.request, at, event.cached});
+        } else if (event.token == 0) {
+          reports.push_back({EngineReportKind::kFirstToken, event.request, at, event.cached});
+        }
+      }
+    }
+  }
+
+  EngineModel engine;
+
+ private:
+  EngineTime end_{};
+};
+
+auto as_tuple(const EngineReport& r) {
+  return std::tuple(r.kind, r.request, r.at.time_since_epoch().count(), r.cached);
+}
+
+auto as_tuple(const EngineState& s) {
+  return std::tuple(s.running, s.waiting, s.kv_usage, s.prefix_queries, s.prefix_hits,
+                    s.preemptions, s.steps, s.generated_tokens, s.busy.count());
+}
+
+template <typename Items>
+auto as_tuples(const Items& items) {
+  std::vector<decltype(as_tuple(*items.begin()))> tuples;
+  for (const auto& item : items) tuples.push_back(as_tuple(item));
+  return tuples;
+}
+
+// A random engine, and what happens to it.
+struct Scenario {
+  EngineConfig config;
+  double requests_per_s = 1;
+  std::uint32_t mean_output = 100;
+  std::uint32_t conversations = 10;
+  bool system_prompts = false;
+};
+
+Scenario random_scenario(Rng& rng) {
+  Scenario scenario;
+  const auto draw = [&](std::uint32_t low, std::uint32_t high) {
+    return static_cast<std::uint32_t>(low + rng.below(high - low + 1));
+  };
+  scenario.config.blocks = draw(60, 600);
+  scenario.config.max_num_batched_tokens = draw(1, 4) == 1 ? draw(4, 40) : draw(100, 1'000);
+  scenario.config.max_num_seqs = draw(1, 24);
+  scenario.config.step_s = 0.001 * draw(0, 5);
+  scenario.config.weights_s = 0.001 * draw(1, 20);
+  scenario.config.token_s = 1e-6 * draw(10, 3'000);
+  scenario.config.context_s = 1e-9 * draw(0, 10'000);
+  scenario.config.sequence_s = 1e-6 * draw(0, 100);
+  scenario.config.attention_ratio = 1e-5 * draw(0, 10);
+  scenario.requests_per_s = 0.2 * draw(1, 40);
+  scenario.mean_output = draw(1, 400);
+  scenario.conversations = draw(1, 40);
+  scenario.system_prompts = draw(0, 1) == 1;
+  return scenario;
+}
+
+class Both {
+ public:
+  explicit Both(const EngineConfig& config) : fast_(config), single_(config) {}
+
+  // Everything up to and including `now`, compared.
+  void advance(TimePoint now) {
+    const std::vector<EngineReport> wanted = single_.advance(now);
+    std::vector<EngineReport> got;
+    while (const std::optional<TimePoint> next = fast_.next_event()) {
+      if (*next > now) break;
+      const auto reports = fast_.advance(*next);
+      for (const EngineReport& report : reports) {
+        EXPECT_EQ(report.at, *next);
+        got.push_back(report);
+      }
+    }
+    const auto rest = fast_.advance(now);
+    EXPECT_TRUE(rest.empty());
+    ASSERT_EQ(as_tuples(got), as_tuples(wanted));
+    for (const EngineReport& report : got) {
+      if (report.kind == EngineReportKind::kFinished) open_.erase(report.request);
+    }
+    ASSERT_EQ(as_tuple(fast_.state(now)), as_tuple(single_.engine.state()));
+    now_ = now;
+  }
+
+  void submit(const EngineRequest& request) {
+    fast_.submit(request, now_);
+    single_.submit(request, now_);
+    open_.insert({request.id, request.prompt_tokens});
+  }
+
+  void cancel_one(Rng& rng) {
+    if (open_.empty()) return;
+    const RequestId id =
+        std::next(open_.begin(), static_cast<long>(rng.below(open_.size())))->first;
+    EXPECT_TRUE(fast_.cancel(id, now_));
+    EXPECT_TRUE(single_.engine.cancel(id));
+    open_.erase(id);
+  }
+
+  void crash() {
+    fast_.clear(now_);
+    single_.clear(now_);
+    open_.clear();
+  }
+
+  void slow_down(double factor) {
+    fast_.slow_down(factor, now_);
+    single_.engine.slow_down(factor);
+  }
+
+  void look_up(std::span<const ChainRun> chain) {
+    EXPECT_EQ(fast_.cached_blocks(chain, now_), single_.engine.kv().find(chain, UINT32_MAX).blocks);
+  }
+
+  [[nodiscard]] const std::map<RequestId, std::uint32_t>& open() const { return open_; }
+  [[nodiscard]] VirtualEngine& fast() { return fast_; }
+  [[nodiscard]] TimePoint now() const { return now_; }
+
+ private:
+  VirtualEngine fast_;
+  SteppedEngine single_;
+  std::map<RequestId, std::uint32_t> open_;
+  TimePoint now_{};
+};
+
+// Prompts that continue one of a few conversations, behind one of two system prompts or none.
+struct Text {
+  std::vector<ChainRun> chain;
+  std::uint32_t prompt = 1;
+  std::uint32_t output = 1;
+};
+
+Text random_text(Rng& rng, const Scenario& scenario, std::vector<std::uint32_t>& lengths) {
+  const std::uint64_t conversation = rng.below(scenario.conversations);
+  std::uint32_t& length = lengths[conversation];
+  const std::uint32_t system =
+      scenario.system_prompts ? static_cast<std::uint32_t>(2 + 3 * (conversation % 2)) : 0;
+  Text text;
+  text.output = static_cast<std::uint32_t>(1 + rng.below(2 * scenario.mean_output));
+  const auto room = static_cast<std::uint32_t>(scenario.config.capacity_tokens());
+  text.output = std::min(text.output, room / 3);
+  text.prompt = length + system * kBlockTokens + static_cast<std::uint32_t>(1 + rng.below(300));
+  if (text.prompt + text.output > room) {
+    length = 0;
+    text.prompt = std::min(room / 3, system * kBlockTokens + 40);
+  }
+  const std::uint32_t blocks = (text.prompt + text.output) / kBlockTokens;
+  if (system > 0 && blocks > 0) {
+    text.chain.push_back({1'000 + conversation % 2, std::min(system, blocks)});
+  }
+  if (blocks > system) text.chain.push_back({1 + conversation, blocks - system});
+  // Now and then two requests of one conversation are under way at once.
+  if (rng.below(6) > 0) length = text.prompt + text.output - system * kBlockTokens;
+  return text;
+}
+
+TEST(VirtualEngine, EqualsSingleStepsToThePicosecond) {
+  std::uint64_t preemptions = 0;
+  std::uint64_t steps = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed);
+    const Scenario scenario = random_scenario(rng);
+    std::vector<std::uint32_t> lengths(scenario.conversations, 0);
+    Both both(scenario.config);
+    TimePoint now{};
+    for (RequestId id = 1; id <= 150; ++id) {
+      const double pause = -std::log(1.0 - rng.unit()) / scenario.requests_per_s;
+      now += from_seconds(rng.below(10) == 0 ? 20 * pause : pause);
+      // Readings between the arrivals.
+      for (std::uint64_t polls = rng.below(3); polls > 0; --polls) {
+        const Duration left = now - both.now();
+        ASSERT_NO_FATAL_FAILURE(
+            both.advance(both.now() + Duration(static_cast<std::int64_t>(rng.below(
+                                          static_cast<std::uint64_t>(left.count()) + 1)))));
+      }
+      ASSERT_NO_FATAL_FAILURE(both.advance(now));
+      const Text text = random_text(rng, scenario, lengths);
+      both.submit({id, text.prompt, text.output, text.chain});
+      if (rng.below(20) == 0) both.cancel_one(rng);
+      if (rng.below(70) == 0) both.crash();
+      if (rng.below(40) == 0) both.slow_down(1 + rng.unit());
+      if (rng.below(3) == 0) both.look_up(text.chain);
+    }
+    while (const std::optional<TimePoint> next = both.fast().next_event()) {
+      ASSERT_NO_FATAL_FAILURE(both.advance(*next));
+    }
+    EXPECT_TRUE(both.open().empty());
+    EXPECT_EQ(both.fast().engine().kv().referenced(), 0U);
+    preemptions += both.fast().state(both.now()).preemptions;
+    steps += both.fast().state(both.now()).steps;
+  }
+  EXPECT_GT(preemptions, 500U);
+  EXPECT_GT(steps, 50'000U);
+}
+
+}  // namespace
+}  // namespace pointsman::sim
