@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
-#include <future>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "child_process.h"
 #include "net/reactor.h"
+#include "net/run_on.h"
 #include "replica/replica.h"
 
 namespace pointsman {
@@ -72,10 +72,7 @@ class DemoFleet {
  private:
   template <typename Task>
   auto on_thread(Task&& task) -> decltype(task()) {
-    std::packaged_task<decltype(task())()> packaged(std::forward<Task>(task));
-    auto result = packaged.get_future();
-    thread_.reactor().post([&packaged] { packaged(); });
-    return result.get();
+    return run_on(thread_.reactor(), std::forward<Task>(task));
   }
 
   ReactorThread thread_;

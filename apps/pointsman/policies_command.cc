@@ -18,22 +18,6 @@ std::string_view word(Stability stability) {
   return stability == Stability::kStable ? "stable" : "experimental";
 }
 
-std::string_view word(StageKind kind) {
-  switch (kind) {
-    case StageKind::kFilter:
-      return "filter";
-    case StageKind::kSampler:
-      return "sampler";
-    case StageKind::kScorer:
-      return "scorer";
-    case StageKind::kCostScorer:
-      return "cost";
-    case StageKind::kPicker:
-      return "picker";
-  }
-  return "";
-}
-
 std::string range_text(const OptionInfo& option) {
   if (option.type == "boolean") return "true or false";
   return to_text(option.low) + " to " + to_text(option.high);
@@ -88,7 +72,7 @@ void print_json(const Registry& registry) {
     json.end_object();
   }
   for (const StageInfo& stage : registry.stages()) {
-    json.begin_object().key("name").string(stage.type).key("kind").string(word(stage.kind));
+    json.begin_object().key("name").string(stage.type).key("kind").string(label(stage.kind));
     json.key("summary").string(stage.summary).key("stability").string("stable");
     write_options(stage.options, json);
     json.end_object();
@@ -110,7 +94,7 @@ void print_text(const Registry& registry) {
   }
   std::puts("\nStages, to spell a policy out (docs/policies.md):");
   for (const StageInfo& stage : registry.stages()) {
-    std::printf("  %-8s %-16s %s\n", std::string(word(stage.kind)).c_str(), stage.type.c_str(),
+    std::printf("  %-8s %-16s %s\n", std::string(label(stage.kind)).c_str(), stage.type.c_str(),
                 stage.summary.c_str());
   }
 }
@@ -155,8 +139,8 @@ void print_markdown(const Registry& registry) {
   }
   std::puts("## Stages\n");
   for (const StageInfo& stage : registry.stages()) {
-    std::printf("### %s `%s`\n\n%s.\n\n", std::string(word(stage.kind)).c_str(), stage.type.c_str(),
-                stage.summary.c_str());
+    std::printf("### %s `%s`\n\n%s.\n\n", std::string(label(stage.kind)).c_str(),
+                stage.type.c_str(), stage.summary.c_str());
     print_options_table(stage.options);
   }
 }

@@ -15,19 +15,9 @@ std::string weight_option(const StageSpec& scorer) {
   return scorer.type + std::string(kWeightSuffix);
 }
 
-std::string_view label(StageKind kind) {
-  switch (kind) {
-    case StageKind::kFilter:
-      return "filter";
-    case StageKind::kSampler:
-      return "sampler";
-    case StageKind::kScorer:
-    case StageKind::kCostScorer:
-      return "scorer";
-    case StageKind::kPicker:
-      return "picker";
-  }
-  return "stage";
+// Where a policy names a stage of this kind: costs stand among the scorers.
+StageKind place_of(StageKind kind) {
+  return kind == StageKind::kCostScorer ? StageKind::kScorer : kind;
 }
 
 // "(known: a, b, c; nearest: b)"
@@ -199,14 +189,14 @@ Result<PolicySpec> Registry::expand(const PolicySpec& spec) const {
 template <typename T>
 Result<std::unique_ptr<T>> Registry::make(std::string_view place, const StageSpec& spec,
                                           StageKind kind) const {
-  const auto fits = [&](const StageInfo& info) { return label(info.kind) == label(kind); };
+  const auto fits = [&](const StageInfo& info) { return place_of(info.kind) == place_of(kind); };
   const StageInfo* known = stage(spec.type);
   if (known == nullptr || !fits(*known)) {
     std::vector<std::string> list;
     for (const StageInfo& info : stages_) {
       if (fits(info)) list.push_back(info.type);
     }
-    return unknown(place, label(kind), spec.type, list);
+    return unknown(place, label(place_of(kind)), spec.type, list);
   }
   for (const auto& option : spec.options) {
     if (!has_option(known->options, option.first)) {

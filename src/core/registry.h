@@ -16,6 +16,23 @@ namespace pointsman {
 
 enum class StageKind : std::uint8_t { kFilter, kSampler, kScorer, kCostScorer, kPicker };
 
+// The kind in one word, for messages and listings.
+constexpr std::string_view label(StageKind kind) {
+  switch (kind) {
+    case StageKind::kFilter:
+      return "filter";
+    case StageKind::kSampler:
+      return "sampler";
+    case StageKind::kScorer:
+      return "scorer";
+    case StageKind::kCostScorer:
+      return "cost";
+    case StageKind::kPicker:
+      return "picker";
+  }
+  return "stage";
+}
+
 enum class Stability : std::uint8_t { kStable, kExperimental };
 
 // A stage of a policy as the configuration names it.

@@ -32,17 +32,10 @@ std::size_t value_after(std::string_view text, std::size_t at) {
 std::string_view object_at(std::string_view text, std::size_t at) {
   const std::string_view rest = text.substr(at, kMaxUsage);
   int depth = 0;
-  bool in_string = false;
   for (std::size_t i = 0; i < rest.size(); ++i) {
     const char c = rest[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
+    if (c == '"') {
+      i = json::string_end(rest, i);
     } else if (c == '{') {
       ++depth;
     } else if (c == '}' && --depth == 0) {
@@ -102,16 +95,17 @@ bool delta_has_output(json::od::object& delta) {
 
 struct AnswerReader::Json {
   simdjson::ondemand::parser parser;
+  std::string copy;  // of what is read, with room behind it
+
+  bool open(std::string_view text, json::od::document& document, json::od::object& object) {
+    copy.reserve(text.size() + simdjson::SIMDJSON_PADDING);
+    copy.assign(text);
+    return json::open_object(parser, copy, copy.capacity(), document, object);
+  }
 };
 
 AnswerReader::AnswerReader() : json_(std::make_unique<Json>()) {}
 AnswerReader::~AnswerReader() = default;
-
-std::string_view AnswerReader::pad(std::string_view text) {
-  copy_.reserve(text.size() + simdjson::SIMDJSON_PADDING);
-  copy_.assign(text);
-  return copy_;
-}
 
 void AnswerReader::event(Api api, std::string_view name, std::string_view data,
                          AnswerFacts& facts) {
@@ -159,15 +153,9 @@ bool AnswerReader::has_output(Api api, std::string_view name, std::string_view d
     case Api::kCompletions:
       break;
   }
-  pad(data);
   json::od::document document;
   json::od::object object;
-  if (json_->parser
-              .iterate(simdjson::padded_string_view(copy_.data(), copy_.size(), copy_.capacity()))
-              .get(document) != simdjson::SUCCESS ||
-      document.get_object().get(object) != simdjson::SUCCESS) {
-    return false;
-  }
+  if (!json_->open(data, document, object)) return false;
   bool output = false;
   json::for_each_field(object, [&](std::string_view key, json::od::value& value) {
     json::od::array choices;
@@ -195,15 +183,9 @@ bool AnswerReader::has_output(Api api, std::string_view name, std::string_view d
 
 std::optional<std::string_view> AnswerReader::text_at(std::string_view data, std::string_view outer,
                                                       std::string_view inner) {
-  pad(data);
   json::od::document document;
   json::od::object object;
-  if (json_->parser
-              .iterate(simdjson::padded_string_view(copy_.data(), copy_.size(), copy_.capacity()))
-              .get(document) != simdjson::SUCCESS ||
-      document.get_object().get(object) != simdjson::SUCCESS) {
-    return std::nullopt;
-  }
+  if (!json_->open(data, document, object)) return std::nullopt;
   std::optional<std::string_view> text;
   const auto take = [&](std::string_view key, json::od::value& value) {
     if (key == inner) text = json::string(value);
@@ -249,15 +231,9 @@ void AnswerReader::read_usage(std::string_view text, AnswerFacts& facts) {
 }
 
 bool AnswerReader::read_usage_object(std::string_view object, AnswerFacts& facts) {
-  pad(object);
   json::od::document document;
   json::od::object fields;
-  if (json_->parser
-              .iterate(simdjson::padded_string_view(copy_.data(), copy_.size(), copy_.capacity()))
-              .get(document) != simdjson::SUCCESS ||
-      document.get_object().get(fields) != simdjson::SUCCESS) {
-    return false;
-  }
+  if (!json_->open(object, document, fields)) return false;
   std::optional<std::uint32_t> prompt;  // all of it
   std::optional<std::uint32_t> input;   // Responses: all of it; Messages: the uncached part
   std::optional<std::uint32_t> completion;

@@ -53,9 +53,7 @@ class AnswerReader {
   // The text of `data` at this path of object fields; the view is valid until the next call.
   std::optional<std::string_view> text_at(std::string_view data, std::string_view outer,
                                           std::string_view inner);
-  std::string_view pad(std::string_view text);
 
-  std::string copy_;
   std::unique_ptr<Json> json_;
 };
 

@@ -389,18 +389,13 @@ void close_partial(std::string& text) {
   constexpr std::size_t kMaxDepth = 256;
   std::string closers;
   std::size_t string_start = 0;
-  bool in_string = false;
+  bool in_string = false;  // at the end
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
-    if (in_string) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        in_string = false;
-      }
-    } else if (c == '"') {
-      in_string = true;
+    if (c == '"') {
       string_start = i;
+      i = json::string_end(text, i);
+      in_string = i == text.size();
     } else if (c == '{' || c == '[') {
       if (closers.size() == kMaxDepth) {
         text.resize(i);
@@ -482,9 +477,7 @@ void ChatRequestReader::read_object(Api api, std::string_view body, std::size_t 
   json::od::document document;
   json::od::object object;
   const auto open = [&] {
-    return json_->parser.iterate(simdjson::padded_string_view(body.data(), body.size(), capacity))
-                   .get(document) == simdjson::SUCCESS &&
-           document.get_object().get(object) == simdjson::SUCCESS;
+    return json::open_object(json_->parser, body, capacity, document, object);
   };
   if (!open()) return;
   TopLevel top;

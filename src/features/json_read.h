@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -56,6 +57,24 @@ inline bool is_true(od::value& value) {
 inline bool is_null(od::value& value) {
   od::json_type type{};
   return value.type().get(type) == simdjson::SUCCESS && type == od::json_type::null;
+}
+
+// Opens `text` as a document that is one object. `capacity` bytes may be read from text.data(),
+// SIMDJSON_PADDING of them behind the text.
+inline bool open_object(od::parser& parser, std::string_view text, std::size_t capacity,
+                        od::document& document, od::object& object) {
+  return parser.iterate(simdjson::padded_string_view(text.data(), text.size(), capacity))
+                 .get(document) == simdjson::SUCCESS &&
+         document.get_object().get(object) == simdjson::SUCCESS;
+}
+
+// Where the string closes whose quote opens at `at`; text.size() where it does not. For text that
+// is looked at without a parser.
+inline std::size_t string_end(std::string_view text, std::size_t at) {
+  for (++at; at < text.size() && text[at] != '"'; ++at) {
+    if (text[at] == '\\') ++at;
+  }
+  return std::min(at, text.size());
 }
 
 // Calls each(key, value) for the fields of an object, in order, until the end or until each

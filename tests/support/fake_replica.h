@@ -12,17 +12,14 @@
 
 #include <gtest/gtest.h>
 
-#include "net/asio.h"
+#include "support/raw_socket.h"
 
 namespace pointsman::test {
 
-// One accepted connection of a FakeReplica: blocking, plain bytes. Reading gives up after ten
-// seconds, so that a broken test ends.
-class FakeConnection {
+// One accepted connection of a FakeReplica.
+class FakeConnection : public RawSocket {
  public:
-  explicit FakeConnection(asio::ip::tcp::socket socket) : socket_(std::move(socket)) {
-    timeval limit{10, 0};
-    ::setsockopt(socket_.native_handle(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+  explicit FakeConnection(asio::ip::tcp::socket socket) : RawSocket(std::move(socket)) {
     std::error_code ignored;
     socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   }
@@ -31,41 +28,14 @@ class FakeConnection {
   // router has closed.
   std::string read_request() {
     std::string head = read_until("\r\n\r\n");
-    if (head.empty()) return head;
+    if (!head.ends_with("\r\n\r\n")) return {};
     const std::size_t length = head.find("Content-Length: ");
-    if (length != std::string::npos) return head + read(std::stoul(head.substr(length + 16)));
+    if (length != std::string::npos)
+      return head + read_exactly(std::stoul(head.substr(length + 16)));
     if (head.find("Transfer-Encoding: chunked") != std::string::npos) {
       return head + read_until("0\r\n\r\n");
     }
     return head;
-  }
-  std::string read_until(std::string_view end) {
-    for (;;) {
-      const std::size_t at = kept_.find(end);
-      if (at != std::string::npos) {
-        std::string result = kept_.substr(0, at + end.size());
-        kept_.erase(0, at + end.size());
-        return result;
-      }
-      if (!receive()) return {};
-    }
-  }
-  std::string read(std::size_t size) {
-    while (kept_.size() < size && receive()) {
-    }
-    std::string result = kept_.substr(0, size);
-    kept_.erase(0, result.size());
-    return result;
-  }
-  // Until the router closes; what it sent meanwhile.
-  std::string read_to_end() {
-    while (receive()) {
-    }
-    return std::exchange(kept_, {});
-  }
-  void send(std::string_view bytes) {
-    std::error_code ignored;
-    asio::write(socket_, asio::buffer(bytes.data(), bytes.size()), ignored);
   }
   void send_json(std::string_view body, int status = 200) {
     send("HTTP/1.1 " + std::to_string(status) +
@@ -82,27 +52,6 @@ class FakeConnection {
     send(size + std::string(data) + "\r\n");
   }
   void end_stream() { send("0\r\n\r\n"); }
-  void reset() {
-    std::error_code ignored;
-    socket_.set_option(asio::socket_base::linger(true, 0), ignored);
-    socket_.close(ignored);
-  }
-  void close() {
-    std::error_code ignored;
-    socket_.close(ignored);
-  }
-
- private:
-  bool receive() {
-    char bytes[16384];
-    const ssize_t size = ::recv(socket_.native_handle(), bytes, sizeof bytes, 0);
-    if (size <= 0) return false;
-    kept_.append(bytes, static_cast<std::size_t>(size));
-    return true;
-  }
-
-  asio::ip::tcp::socket socket_;
-  std::string kept_;
 };
 
 // A replica whose every byte the test decides: runs `serve` on a thread for each connection.

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "http/url.h"
 #include "net/reactor.h"
 #include "net/resolver.h"
+#include "net/run_on.h"
 #include "runtime/fleet.h"
 #include "runtime/shared_router.h"
 #include "support/served.h"
@@ -38,10 +38,7 @@ class FeedsFixture : public ::testing::Test {
   // Runs `task` on the housekeeping thread and waits for it.
   template <typename Task>
   auto on_thread(Task&& task) -> decltype(task()) {
-    std::packaged_task<decltype(task())()> packaged(std::forward<Task>(task));
-    auto result = packaged.get_future();
-    thread_.reactor().post([&packaged] { packaged(); });
-    return result.get();
+    return run_on(thread_.reactor(), std::forward<Task>(task));
   }
 
   // Looks again and again, for ten seconds at most.

@@ -103,6 +103,12 @@ class ProxyRig {
   std::unique_ptr<ProxyServer> server_;
 };
 
+// Bodies of a plain and of a streamed request, and the event of a token.
+inline constexpr char kChat[] = R"({"model":"m1","messages":[{"role":"user","content":"hi"}]})";
+inline constexpr char kStream[] =
+    R"({"model":"m1","stream":true,"messages":[{"role":"user","content":"hi"}]})";
+inline constexpr char kToken[] = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+
 inline std::string post(std::string_view path, std::string_view body,
                         std::string_view headers = "") {
   return "POST " + std::string(path) + " HTTP/1.1\r\nHost: router.test\r\n" + std::string(headers) +

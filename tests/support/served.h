@@ -1,6 +1,5 @@
 #pragma once
 
-#include <future>
 #include <memory>
 #include <utility>
 
@@ -8,6 +7,7 @@
 
 #include "net/http_server.h"
 #include "net/reactor.h"
+#include "net/run_on.h"
 
 namespace pointsman::test {
 
@@ -35,10 +35,7 @@ class Served {
   // Runs `task` on the server's thread and waits for it.
   template <typename Task>
   auto on_thread(Task&& task) -> decltype(task()) {
-    std::packaged_task<decltype(task())()> packaged(std::forward<Task>(task));
-    auto result = packaged.get_future();
-    reactor().post([&packaged] { packaged(); });
-    return result.get();
+    return run_on(reactor(), std::forward<Task>(task));
   }
 
  private:

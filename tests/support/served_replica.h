@@ -1,6 +1,5 @@
 #pragma once
 
-#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -8,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "net/reactor.h"
+#include "net/run_on.h"
 #include "replica/replica.h"
 
 namespace pointsman::test {
@@ -55,10 +55,7 @@ class ServedReplica {
  private:
   template <typename Task>
   auto on_thread(Task&& task) -> decltype(task()) {
-    std::packaged_task<decltype(task())()> packaged(std::forward<Task>(task));
-    auto result = packaged.get_future();
-    thread_.reactor().post([&packaged] { packaged(); });
-    return result.get();
+    return run_on(thread_.reactor(), std::forward<Task>(task));
   }
 
   ReactorThread thread_;

@@ -15,6 +15,9 @@ using std::chrono::milliseconds;
 using test::FakeConnection;
 using test::FakeReplica;
 using test::get;
+using test::kChat;
+using test::kStream;
+using test::kToken;
 using test::post;
 using test::ProxyRig;
 using test::RawClient;
@@ -22,11 +25,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-constexpr char kChat[] = R"({"model":"m1","messages":[{"role":"user","content":"hi"}]})";
-constexpr char kStream[] =
-    R"({"model":"m1","stream":true,"messages":[{"role":"user","content":"hi"}]})";
-constexpr char kToken[] = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
 
 enum class Leaving { kClose, kReset, kHalfClose };
 
@@ -213,7 +211,7 @@ TEST(SlowReplica, TakesALargeBodyAtItsOwnPace) {
   FakeReplica replica([&](FakeConnection& connection) {
     std::string all;
     for (;;) {
-      const std::string part = connection.read(100'000);
+      const std::string part = connection.read_exactly(100'000);
       all += part;
       if (part.size() < 100'000 || all.find("END") != std::string::npos) break;
       std::this_thread::yield();

@@ -13,6 +13,9 @@ namespace {
 using test::FakeConnection;
 using test::FakeReplica;
 using test::get;
+using test::kChat;
+using test::kStream;
+using test::kToken;
 using test::post;
 using test::ProxyRig;
 using test::RawClient;
@@ -20,11 +23,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-constexpr char kChat[] = R"({"model":"m1","messages":[{"role":"user","content":"hi"}]})";
-constexpr char kStream[] =
-    R"({"model":"m1","stream":true,"messages":[{"role":"user","content":"hi"}]})";
-constexpr char kToken[] = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
 
 TEST(Relay, PassesARequestAndItsAnswerOn) {
   std::promise<std::string> seen;

@@ -17,6 +17,8 @@ using std::chrono::milliseconds;
 using test::FakeConnection;
 using test::FakeReplica;
 using test::get;
+using test::kChat;
+using test::kStream;
 using test::post;
 using test::ProxyRig;
 using test::RawClient;
@@ -24,10 +26,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-constexpr char kChat[] = R"({"model":"m1","messages":[{"role":"user","content":"hi"}]})";
-constexpr char kStream[] =
-    R"({"model":"m1","stream":true,"messages":[{"role":"user","content":"hi"}]})";
 
 FakeReplica::Serve says(const std::string& name) {
   return [name](FakeConnection& connection) {
@@ -273,7 +271,7 @@ TEST(Upgrade, BytesGoBothWaysAndACloseReachesTheOtherSide) {
     connection.send(
         "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
         "Sec-WebSocket-Accept: x\r\n\r\nhello");
-    connection.send(connection.read(4));
+    connection.send(connection.read_exactly(4));
     rest.set_value(connection.read_to_end());
   });
   ProxyRig rig;

@@ -16,6 +16,8 @@ using std::chrono::milliseconds;
 using test::FakeConnection;
 using test::FakeReplica;
 using test::get;
+using test::kStream;
+using test::kToken;
 using test::post;
 using test::ProxyRig;
 using test::RawClient;
@@ -23,10 +25,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-constexpr char kStream[] =
-    R"({"model":"m1","stream":true,"messages":[{"role":"user","content":"hi"}]})";
-constexpr char kToken[] = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
 
 // The data of a chunked body.
 std::string unchunk(std::string_view framed) {
