@@ -73,6 +73,16 @@ def test_ends_its_router_when_it_is_ended(how, tmp_path):
         assert not list(tmp_path.iterdir())
 
 
+def test_measures_2000_requests_with_each_of_six_policies_unless_told_otherwise():
+    text = subprocess.run(
+        [POINTSMAN, "demo", "--help"], capture_output=True, text=True, timeout=20
+    ).stdout
+    (requests,) = [line for line in text.splitlines() if "--requests" in line]
+    assert "=2000" in requests
+    arms = "round_robin,least_connections,least_kv,affinity,segregation,least_work"
+    assert arms in text.replace(" ", "").replace("\n", "")
+
+
 def test_names_the_policies_it_knows():
     result = subprocess.run(
         [POINTSMAN, "demo", "--arms", "fastest"], capture_output=True, text=True, timeout=20

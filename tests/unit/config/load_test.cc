@@ -332,6 +332,72 @@ TEST(ConfigDefaults, AreThoseOfTheDecisionCore) {
   EXPECT_EQ(config.responses.max_age, router.pins.max_age);
 }
 
+// The figures of the contract, written down once more.
+TEST(ConfigDefaults, AreTheStatedOnes) {
+  const std::map<std::string, std::string> stated = {
+      {"admin", "127.0.0.1:9090"},
+      {"observe", "off"},
+      {"segregation.long_context_tokens", "32000"},
+      {"segregation.long_generation_tokens", "4000"},
+      {"saturation.kv", "0.9"},
+      {"saturation.queue", "16"},
+      {"saturation.prefill_tokens", "32768"},
+      {"features.max_body", "16MiB"},
+      {"features.block_bytes", "64"},
+      {"features.session_headers",
+       "[x-session-id, x-claude-code-session-id, x-session-affinity, session-id, session_id]"},
+      {"models.unknown", "reject"},
+      {"timeouts.connect", "5s"},
+      {"timeouts.first_byte_stream", "10m"},
+      {"timeouts.first_byte_plain", "1h"},
+      {"timeouts.gap", "5m"},
+      {"timeouts.head_hold", "1m"},
+      {"timeouts.upstream_idle", "3s"},
+      {"timeouts.upstream_unacknowledged", "30s"},
+      {"timeouts.client_head", "10s"},
+      {"timeouts.client_body_gap", "1m"},
+      {"timeouts.client_idle", "75s"},
+      {"timeouts.client_stall", "5m"},
+      {"timeouts.shutdown_delay", "0"},
+      {"timeouts.shutdown_grace", "10m"},
+      {"limits.request_body", "0"},
+      {"limits.body_memory", "1GiB"},
+      {"limits.held_answer", "64KiB"},
+      {"retry.tries", "2"},
+      {"retry.after_sent", "1"},
+      {"retry.budget_share", "0.2"},
+      {"retry.budget_min", "10"},
+      {"retry.budget_window", "10s"},
+      {"health.path", "/health"},
+      {"health.interval", "1s"},
+      {"health.timeout", "5s"},
+      {"health.failures_out", "3"},
+      {"health.successes_in", "1"},
+      {"health.faults_out", "3"},
+      {"health.own_5xx_out", "5"},
+      {"health.ejection", "10s"},
+      {"health.usable_floor", "0.5"},
+      {"signals.interval", "1s"},
+      {"responses.capacity", "100000"},
+      {"responses.max_age", "1h"},
+      {"paths.proxied",
+       "[/v1/*, /rerank, /v2/rerank, /score, /classify, /pooling, /tokenize, /detokenize, "
+       "/generate, /completion, /invocations]"},
+      {"paths.refused", "[/v1/load_lora_adapter, /v1/unload_lora_adapter]"},
+  };
+  const Config defaults;
+  std::size_t found = 0;
+  for (const Key<Config>& key : config_keys()) {
+    const auto expected = stated.find(key.path);
+    if (expected == stated.end()) continue;
+    ++found;
+    EXPECT_EQ(key.text(defaults), expected->second) << key.path;
+  }
+  EXPECT_EQ(found, stated.size());
+  EXPECT_EQ(defaults.policy.preset, "least_work");
+  EXPECT_EQ(Router::Options{}.initial_prefill_rate, 5'000);
+}
+
 std::string warnings_of(const Config& config) {
   const std::vector<std::string> warnings = config_warnings(config);
   return std::accumulate(warnings.begin(), warnings.end(), std::string(),

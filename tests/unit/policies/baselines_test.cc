@@ -40,9 +40,9 @@ INSTANTIATE_TEST_SUITE_P(Presets, Ties,
                          [](const auto& one) { return std::string(one.param); });
 
 // Case D29: what cannot be chosen does not count in the comparison.
-class Ineligible : public testing::TestWithParam<const char*> {};
+class IneligibleHomes : public testing::TestWithParam<const char*> {};
 
-TEST_P(Ineligible, D29_AnUnhealthyReplicaWeighsNothing) {
+TEST_P(IneligibleHomes, D29_AnUnhealthyReplicaWeighsNothing) {
   PoolBuilder pool;
   pool.add("a", {.kv = 0.5, .waiting = 1, .decoding = 5});
   pool.add("b", {.kv = 0.5, .waiting = 1, .decoding = 5});
@@ -57,9 +57,22 @@ TEST_P(Ineligible, D29_AnUnhealthyReplicaWeighsNothing) {
   for (int i = 0; i < 50; ++i) EXPECT_EQ(pool.pick(*policy), home) << "no load of c moves it";
 }
 
-INSTANTIATE_TEST_SUITE_P(Presets, Ineligible,
+INSTANTIATE_TEST_SUITE_P(Presets, IneligibleHomes,
                          testing::Values("ring_hash", "maglev", "prefix_aware", "session_affinity"),
                          [](const auto& one) { return std::string(one.param); });
+
+// The case's own numbers: b holds the prompt, c is idle and out.
+TEST(Ineligible, D29_TheHolderIsChosenThoughAnUnhealthyReplicaIsIdle) {
+  for (const char* preset : {"weighted", "least_work"}) {
+    PoolBuilder pool;
+    pool.add("a", {.decoding = 5});
+    pool.add("b", {.decoding = 5, .matched = 4});
+    pool.add("c");
+    pool.features.prompt_tokens = 160;
+    pool.remove("c");
+    EXPECT_EQ(pool.shares(*make_policy(preset), 50).at("b"), 50) << preset;
+  }
+}
 
 // Case D34: a request counts from the moment it is assigned, however slowly it connects.
 class Bursts : public testing::TestWithParam<const char*> {};
@@ -143,7 +156,8 @@ std::string preset_name(const testing::TestParamInfo<const char*>& one) {
 
 INSTANTIATE_TEST_SUITE_P(Presets, Newcomers,
                          testing::Values("round_robin", "random", "least_connections",
-                                         "least_response_time", "least_kv", "least_work"),
+                                         "least_response_time", "least_kv", "weighted",
+                                         "least_work"),
                          preset_name);
 INSTANTIATE_TEST_SUITE_P(Presets, NewcomersAmongQueues,
                          testing::Values("round_robin", "random", "least_connections",

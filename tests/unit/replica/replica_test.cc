@@ -222,6 +222,28 @@ TEST(Replica, AFullQueueIs503WhileHealthStaysGood) {
   EXPECT_THAT(metrics, HasSubstr("vllm:num_requests_waiting{engine=\"0\",model_name=\"sim\"} 1.0"));
 }
 
+// An engine twenty times as fast as real time counts its own seconds, and takes a twentieth of
+// them.
+TEST(Replica, SpeedScalesRealTimeAndNotTheEnginesOwn) {
+  ReplicaOptions options;
+  options.speed = 20;
+  ServedReplica replica(options);
+  const auto started = std::chrono::steady_clock::now();
+  EXPECT_THAT(ask(replica, post(kChat, chat("a", R"("max_tokens":200)"))),
+              StartsWith("HTTP/1.1 200 "));
+  const double took_s =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  const std::string metrics = ask(replica, get("/metrics"));
+  constexpr std::string_view kName = "vllm:e2e_request_latency_seconds_sum{";
+  const std::size_t at = metrics.find(' ', metrics.find(kName));
+  ASSERT_NE(metrics.find(kName), std::string::npos);
+  const double engine_s = std::stod(metrics.substr(at));
+  // 200 steps, none shorter than its fixed part and the reading of the weights.
+  EXPECT_GE(engine_s, 200 * (options.engine.step_s + options.engine.weights_s));
+  EXPECT_GE(took_s, engine_s / 20 * 0.99);
+  EXPECT_LT(took_s, engine_s);
+}
+
 TEST(Replica, AClientThatLeavesFreesTheEngine) {
   ReplicaOptions options = ServedReplica::fast_options();
   options.speed = 1;
