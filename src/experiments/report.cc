@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <span>
 #include <string_view>
 
 namespace pointsman::sim {
@@ -81,6 +82,36 @@ std::string cell_text(const Record& row, const Column& column) {
   return text;
 }
 
+void append_table(const std::vector<Column>& columns, std::span<const Record> rows,
+                  std::string& text) {
+  std::vector<std::vector<std::string>> lines(1);
+  std::vector<bool> is_text(columns.size(), true);
+  std::vector<std::size_t> widths;
+  for (const Column& column : columns) {
+    lines[0].push_back(column.title);
+    widths.push_back(width(column.title));
+  }
+  for (const Record& row : rows) {
+    std::vector<std::string>& line = lines.emplace_back();
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const Value* value = row.find(columns[i].key);
+      if (value != nullptr && value->is_number()) is_text[i] = false;
+      line.push_back(cell_text(row, columns[i]));
+      widths[i] = std::max(widths[i], width(line[i]));
+    }
+  }
+  for (const std::vector<std::string>& line : lines) {
+    std::string out;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      const std::string padding(widths[i] - width(line[i]), ' ');
+      if (i > 0) out += "  ";
+      out += is_text[i] ? line[i] + padding : padding + line[i];
+    }
+    out.erase(out.find_last_not_of(' ') + 1);
+    text += out + '\n';
+  }
+}
+
 }  // namespace
 
 std::string report_json(const Report& report) {
@@ -130,31 +161,14 @@ std::string report_csv(const Report& report) {
 }
 
 std::string report_text(const Report& report) {
-  std::vector<std::vector<std::string>> lines(1);
-  std::vector<bool> is_text(report.columns.size(), true);
-  for (const Column& column : report.columns) lines[0].push_back(column.title);
-  for (const Record& row : report.rows) {
-    std::vector<std::string>& line = lines.emplace_back();
-    for (std::size_t i = 0; i < report.columns.size(); ++i) {
-      const Value* value = row.find(report.columns[i].key);
-      if (value != nullptr && value->is_number()) is_text[i] = false;
-      line.push_back(cell_text(row, report.columns[i]));
-    }
-  }
   std::string text = report.title + "\n\n";
-  for (const std::vector<std::string>& line : lines) {
-    std::string out;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      std::size_t widest = 0;
-      for (const std::vector<std::string>& other : lines) {
-        widest = std::max(widest, width(other[i]));
-      }
-      const std::string padding(widest - width(line[i]), ' ');
-      if (i > 0) out += "  ";
-      out += is_text[i] ? line[i] + padding : padding + line[i];
-    }
-    out.erase(out.find_last_not_of(' ') + 1);
-    text += out + '\n';
+  std::span<const Record> rows = report.rows;
+  for (const Table& table : report.tables) {
+    const std::size_t count = table.rows == 0 ? rows.size() : std::min(table.rows, rows.size());
+    if (&table != report.tables.data()) text += '\n';
+    if (!table.title.empty()) text += table.title + '\n';
+    append_table(table.columns, rows.first(count), text);
+    rows = rows.subspan(count);
   }
   if (!report.notes.empty()) text += '\n';
   for (const std::string& note : report.notes) text += note + '\n';

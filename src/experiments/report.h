@@ -1,6 +1,6 @@
 #pragma once
 
-#include <cstdint>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -16,15 +16,23 @@ struct Column {
   double scale = 1;   // 100 shows a share in per cent
 };
 
-// What an experiment found. The files carry all of it, the screen the columns alone.
+// Some rows of a report as they are shown on the screen.
+struct Table {
+  std::string title;  // above it; may be empty
+  std::vector<Column> columns;
+  // The report's tables share out its rows in their order; 0: all that are left.
+  std::size_t rows = 0;
+};
+
+// What an experiment found. The files carry all of it, the screen what its tables show.
 struct Report {
   std::string experiment;  // the name of the command
   std::string title;       // one line: what is shown
   Record scenario;         // all that was run: with the program, enough to run it again
   int seeds = 1;
   std::vector<Record> rows;
-  std::vector<Column> columns;
-  std::vector<std::string> notes;  // below the table: what a reader must know to read it
+  std::vector<Table> tables;
+  std::vector<std::string> notes;  // below the tables: what a reader must know to read them
 };
 
 // {"experiment", "title", "seeds", "scenario": {…}, "rows": [{…}, …], "notes": […]}, one row a
@@ -36,7 +44,7 @@ struct Report {
 // have no place in a table, are left to the JSON file. RFC 4180.
 [[nodiscard]] std::string report_csv(const Report& report);
 
-// The table of `columns`, with intervals in brackets, and the notes.
+// The tables, with intervals in brackets, and the notes.
 [[nodiscard]] std::string report_text(const Report& report);
 
 }  // namespace pointsman::sim

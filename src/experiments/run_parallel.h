@@ -25,12 +25,12 @@ void for_each_parallel(std::size_t count, int jobs, const std::function<void(std
 template <typename Task>
 [[nodiscard]] auto run_parallel(std::size_t count, int jobs, const Task& task,
                                 const std::function<void(std::size_t)>& done = {}) {
-  using Value = decltype(task(std::size_t{0}));
-  std::vector<std::optional<Value>> places(count);
+  using Output = decltype(task(std::size_t{0}));
+  std::vector<std::optional<Output>> places(count);
   for_each_parallel(count, jobs, [&](std::size_t i) { places[i].emplace(task(i)); }, done);
-  std::vector<Value> values;
+  std::vector<Output> values;
   values.reserve(count);
-  for (std::optional<Value>& place : places) values.push_back(std::move(*place));
+  for (std::optional<Output>& place : places) values.push_back(std::move(*place));
   return values;
 }
 

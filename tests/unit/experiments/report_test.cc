@@ -20,7 +20,7 @@ Report sample() {
                             .set("series", number_list({1, 2.5})));
   report.rows.push_back(
       Record().set("policy", "c").set("extra", std::numeric_limits<double>::quiet_NaN()));
-  report.columns = {{"policy", "policy"}, {"mean_s", "mean, s", 2}};
+  report.tables = {{"", {{"policy", "policy"}, {"mean_s", "mean, s", 2}}}};
   report.notes = {"A note."};
   return report;
 }
