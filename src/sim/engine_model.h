@@ -133,6 +133,9 @@ class EngineModel {
   [[nodiscard]] EngineState state() const;
   [[nodiscard]] const EngineConfig& config() const { return config_; }
   [[nodiscard]] const KvModel& kv() const { return kv_; }
+  // As KvModel's of the same names.
+  void note_kv_changes() { kv_.note_changes(); }
+  [[nodiscard]] std::span<const ChainRun> take_kv_changes() { return kv_.take_changes(); }
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;

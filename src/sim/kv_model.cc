@@ -120,6 +120,9 @@ void KvModel::release(KvHolding& holding) {
 
 void KvModel::clear() {
   assert(free_count_ == block_count_);
+  for (std::uint32_t place = 0; place < runs_.size(); ++place) {
+    if (runs_[place].cached > 0) set_cached(place, 0);
+  }
   by_id_.clear();
   runs_.clear();
   unused_runs_.clear();
@@ -154,9 +157,36 @@ void KvModel::join(KvHolding& holding) {
 
 void KvModel::leave(std::uint32_t place) {
   Run& run = runs_[place];
-  if (--run.users > 0 || run.cached > 0) return;
+  if (--run.users == 0 && run.cached == 0) drop_run(place);
+}
+
+void KvModel::drop_run(std::uint32_t place) {
+  Run& run = runs_[place];
   by_id_.erase(run.id);
+  run.change = kNoChange;
   unused_runs_.push_back(place);
+}
+
+void KvModel::set_cached(std::uint32_t place, std::uint32_t blocks) {
+  Run& run = runs_[place];
+  run.cached = blocks;
+  if (!notes_changes_) return;
+  if (run.change == kNoChange) {
+    run.change = changes_.size();
+    changes_.push_back({run.id, blocks});
+  } else {
+    changes_[run.change].blocks = blocks;
+  }
+}
+
+std::span<const ChainRun> KvModel::take_changes() {
+  taken_changes_.swap(changes_);
+  changes_.clear();
+  for (const ChainRun& change : taken_changes_) {
+    const std::uint32_t place = by_id_.find(change.id);
+    if (place != kNone) runs_[place].change = kNoChange;
+  }
+  return taken_changes_;
 }
 
 void KvModel::add_reference(Run& run, std::uint32_t length) {
@@ -199,7 +229,7 @@ void KvModel::lengthen_reference(std::uint32_t place, std::uint32_t from, std::u
   drop_reference(run, from);
   add_reference(run, to);
   if (to > top && run.cached > top) take_pieces(run, std::min(to, run.cached));
-  run.cached = std::max(run.cached, to);
+  if (to > run.cached) set_cached(place, to);
 }
 
 // Allocates: the front of the queue loses what it held.
@@ -214,13 +244,10 @@ void KvModel::take_front(std::uint32_t count) {
     const std::uint32_t place = piece.run;
     if (place != kNone) {
       assert(runs_[place].cached == piece.high + taken);
-      runs_[place].cached = piece.high;
+      set_cached(place, piece.high);
     }
     if (piece.low == piece.high) remove(front_);
-    if (place != kNone && runs_[place].cached == 0 && runs_[place].users == 0) {
-      by_id_.erase(runs_[place].id);
-      unused_runs_.push_back(place);
-    }
+    if (place != kNone && runs_[place].cached == 0 && runs_[place].users == 0) drop_run(place);
   }
 }
 

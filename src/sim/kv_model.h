@@ -99,6 +99,13 @@ class KvModel {
   // Forgets all contents. Nothing may be held.
   void clear();
 
+  // From now on, notes which runs gain or lose findable blocks.
+  void note_changes() { notes_changes_ = true; }
+  // The runs that have changed since the last call, each with the number of its blocks that are
+  // findable now; a run that was gone in between may come twice, and the later entry holds. Valid
+  // until the next call of any member.
+  [[nodiscard]] std::span<const ChainRun> take_changes();
+
   [[nodiscard]] std::uint32_t block_count() const { return block_count_; }
   [[nodiscard]] std::uint32_t free_blocks() const { return free_count_; }
   [[nodiscard]] std::uint32_t referenced() const { return block_count_ - free_count_; }
@@ -109,6 +116,8 @@ class KvModel {
 
  private:
   static constexpr std::uint32_t kNone = IdTable::kNone;
+
+  static constexpr std::size_t kNoChange = SIZE_MAX;
 
   // So many requests reference a run's first so many blocks, and no more of it.
   struct Extent {
@@ -123,6 +132,7 @@ class KvModel {
     Extent top;                          // the longest reference, {0, 0} where there is none
     std::uint32_t lowest_piece = kNone;  // of the free blocks, which are [top.length, cached)
     std::vector<Extent> shorter;         // ascending length
+    std::size_t change = kNoChange;      // its entry in changes_
   };
 
   // Free blocks next to each other in the queue: blocks [low, high) of a run, from the last to the
@@ -139,6 +149,8 @@ class KvModel {
 
   void join(KvHolding& holding);
   void leave(std::uint32_t run);
+  void drop_run(std::uint32_t run);
+  void set_cached(std::uint32_t run, std::uint32_t blocks);
   static void add_reference(Run& run, std::uint32_t length);
   static void drop_reference(Run& run, std::uint32_t length);
   void lengthen_reference(std::uint32_t run, std::uint32_t from, std::uint32_t to);
@@ -160,6 +172,9 @@ class KvModel {
   std::vector<std::uint32_t> unused_runs_;
   std::vector<Piece> pieces_;
   std::vector<std::uint32_t> unused_pieces_;
+  bool notes_changes_ = false;
+  std::vector<ChainRun> changes_;
+  std::vector<ChainRun> taken_changes_;
 };
 
 }  // namespace pointsman::sim

@@ -79,6 +79,11 @@ std::uint32_t VirtualEngine::cached_blocks(std::span<const ChainRun> chain, Time
   return engine_.kv().find(chain, std::numeric_limits<std::uint32_t>::max()).blocks;
 }
 
+std::span<const ChainRun> VirtualEngine::take_kv_changes(TimePoint now) {
+  catch_up(now);
+  return engine_.take_kv_changes();
+}
+
 // Begins the next phase, if there is none and something to do.
 void VirtualEngine::begin() {
   if (engine_.in_step()) return;

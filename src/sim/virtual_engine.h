@@ -65,6 +65,12 @@ class VirtualEngine {
   // How many leading blocks of `chain` are findable at `now`.
   [[nodiscard]] std::uint32_t cached_blocks(std::span<const ChainRun> chain, TimePoint now);
 
+  // From now on, notes what the prefix cache gains and loses.
+  void note_kv_changes() { engine_.note_kv_changes(); }
+  // What has changed up to `now` since the last call: runs, each with the number of its blocks that
+  // are findable now. Where a run comes twice the later entry holds. Valid until the next call.
+  [[nodiscard]] std::span<const ChainRun> take_kv_changes(TimePoint now);
+
   [[nodiscard]] const EngineModel& engine() const { return engine_; }
 
  private:

@@ -14,6 +14,10 @@
 namespace pointsman::sim {
 namespace {
 
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
+
 using Chain = std::vector<ChainRun>;
 
 std::uint32_t cached(const KvModel& kv, const Chain& chain) {
@@ -158,6 +162,30 @@ TEST(KvModel, ClearForgetsEverything) {
   EXPECT_TRUE(take(kv, a, 8));
 }
 
+TEST(KvModel, NotesWhatBecomesFindableAndWhatIsLost) {
+  KvModel kv(4);
+  KvHolding unnoted = holding({{9, 1}});
+  ASSERT_TRUE(take(kv, unnoted, 1));
+  kv.note_changes();
+  KvHolding a = holding({{1, 1}, {2, 2}});
+  ASSERT_TRUE(kv.admit(a, {}, 3));
+  kv.publish(a, 2);
+  kv.publish(a, 3);
+  EXPECT_THAT(kv.take_changes(), ElementsAre(ChainRun{1, 1}, ChainRun{2, 2}));
+  kv.release(a);
+  EXPECT_THAT(kv.take_changes(), IsEmpty());
+  KvHolding b;
+  ASSERT_TRUE(kv.grow(b, 2));
+  EXPECT_THAT(kv.take_changes(), ElementsAre(ChainRun{2, 0}));
+  kv.release(b);
+  ASSERT_TRUE(take(kv, a, 3));
+  kv.release(a);
+  kv.release(unnoted);
+  kv.clear();
+  EXPECT_THAT(kv.take_changes(),
+              UnorderedElementsAre(ChainRun{2, 0}, ChainRun{1, 0}, ChainRun{9, 0}));
+}
+
 // The same cache kept block by block, as simply as can be.
 class SingleBlocks {
  public:
@@ -273,6 +301,8 @@ TEST(KvModel, RunsAreKeptExactlyAsSingleBlocksAre) {
     Rng rng(seed);
     KvModel kv(64);
     SingleBlocks single(64);
+    std::map<std::uint64_t, std::uint32_t> noted;
+    kv.note_changes();
     std::deque<Both> held;
     for (int round = 0; round < 3'000; ++round) {
       const std::uint64_t what = rng.below(10);
@@ -304,6 +334,10 @@ TEST(KvModel, RunsAreKeptExactlyAsSingleBlocksAre) {
         held.erase(held.begin() + static_cast<std::ptrdiff_t>(at));
       }
       ASSERT_EQ(kv.referenced(), single.referenced());
+      if (rng.below(3) == 0) {
+        for (const ChainRun& change : kv.take_changes()) noted[change.id] = change.blocks;
+        for (const auto& [id, blocks] : noted) ASSERT_EQ(cached(kv, {{id, 1'000}}), blocks);
+      }
       const Chain any = random_chain(rng);
       ASSERT_EQ(cached(kv, any), single.find(SingleBlocks::holding(any)));
     }
