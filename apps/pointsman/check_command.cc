@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "commands.h"
-#include "config/schema.h"
+#include "config/config_page.h"
 #include "config_flags.h"
 #include "policies/register.h"
 

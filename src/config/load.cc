@@ -18,6 +18,10 @@
 namespace pointsman {
 namespace {
 
+bool is_section(std::string_view key) {
+  return std::ranges::find(config_sections(), key, &Section::name) != config_sections().end();
+}
+
 std::string section_of(std::string_view path) {
   const std::size_t point = path.find('.');
   return std::string(point == std::string_view::npos ? std::string_view() : path.substr(0, point));
@@ -135,7 +139,7 @@ class Loader {
       refuse_both(member, "replicas");
       note("pools", member.line);
       read_pools(member.value);
-    } else if (section_help(member.key).empty()) {
+    } else if (!is_section(member.key)) {
       if (!read_key(config_keys(), member, "", config())) unknown(member, "", top_names());
     } else {
       read_section(member);

@@ -3,11 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
-#include <limits>
-#include <type_traits>
 #include <utility>
 
+#include "config/section_keys.h"
 #include "config/units.h"
 
 namespace pointsman {
@@ -22,188 +20,8 @@ constexpr std::size_t kKiB = std::size_t{1} << 10;
 constexpr std::size_t kMiB = std::size_t{1} << 20;
 constexpr std::size_t kGiB = std::size_t{1} << 30;
 
-Error wrong(const std::string& got, const std::string& allowed, const std::string& hint = {}) {
-  return {ErrorKind::kClient, "'" + got + "' is not allowed (allowed: " + allowed +
-                                  (hint.empty() ? "" : "; write " + hint) + ")"};
-}
-
-// The node's text where it is a scalar.
-Result<std::string> scalar(const YamlNode& node, const std::string& expected) {
-  switch (node.kind) {
-    case YamlNode::Kind::kScalar:
-      return node.text;
-    case YamlNode::Kind::kNull:
-      return Error{ErrorKind::kClient, "has no value (expected: " + expected + ")"};
-    case YamlNode::Kind::kSequence:
-      return Error{ErrorKind::kClient, "is a list (expected: " + expected + ")"};
-    case YamlNode::Kind::kMap:
-      return Error{ErrorKind::kClient, "is a map (expected: " + expected + ")"};
-  }
-  return Error{ErrorKind::kInternal, "unknown kind of node"};
-}
-
-std::string list_text(const std::vector<std::string>& items) {
-  std::string text = "[";
-  for (const std::string& item : items) {
-    if (text.size() > 1) text += ", ";
-    text += item;
-  }
-  return text + "]";
-}
-
-// What differs between the types of values.
-template <typename T>
-struct Kind;
-
-template <>
-struct Kind<Duration> {
-  static constexpr const char* kName = "duration";
-  static std::optional<Duration> parse(const YamlNode& node) { return parse_duration(node.text); }
-  static std::string text(Duration value) { return duration_text(value); }
-  static std::string hint(const std::string& got) { return duration_hint(got); }
-};
-template <>
-struct Kind<std::size_t> {
-  static constexpr const char* kName = "bytes";
-  static std::optional<std::size_t> parse(const YamlNode& node) { return parse_bytes(node.text); }
-  static std::string text(std::size_t value) { return bytes_text(value); }
-  static std::string hint(const std::string& got) { return bytes_hint(got); }
-};
-template <typename T>
-  requires(std::is_same_v<T, std::uint32_t> || std::is_same_v<T, std::uint16_t>)
-struct Kind<T> {
-  static constexpr const char* kName = "integer";
-  static std::optional<T> parse(const YamlNode& node) {
-    const std::optional<double> number = parse_number(node.text);
-    if (!number || *number != std::floor(*number) || *number < 0 ||
-        *number > static_cast<double>(std::numeric_limits<T>::max())) {
-      return std::nullopt;
-    }
-    return static_cast<T>(*number);
-  }
-  static std::string text(T value) { return std::to_string(value); }
-  static std::string hint(const std::string&) { return ""; }
-};
-template <>
-struct Kind<double> {
-  static constexpr const char* kName = "number";
-  static std::optional<double> parse(const YamlNode& node) { return parse_number(node.text); }
-  static std::string text(double value) { return to_text(value); }
-  static std::string hint(const std::string&) { return ""; }
-};
-
-// Adds the keys of one section to a table.
-template <typename Owner, typename Section>
-class SectionKeys {
- public:
-  // `reach` finds the section's struct in its owner.
-  SectionKeys(std::vector<Key<Owner>>& table, std::string prefix, Section& (*reach)(Owner&))
-      : table_(table), prefix_(std::move(prefix)), reach_(reach) {}
-
-  // A quantity within [low, high]. With `zero` given, 0 is allowed too and means that.
-  template <typename T>
-  SectionKeys& add(const char* name, T Section::* member, std::type_identity_t<T> low,
-                   std::type_identity_t<T> high, const char* help, const char* zero = nullptr) {
-    std::string allowed = Kind<T>::text(low) + " to " + Kind<T>::text(high);
-    if (zero != nullptr) allowed += std::string(", or 0: ") + zero;
-    return put<T>(
-        name, member, Kind<T>::kName, allowed, help,
-        [low, high, allowed, zero](const YamlNode& node) -> Result<T> {
-          const Result<std::string> text =
-              scalar(node, std::string(Kind<T>::kName) + ", " + allowed);
-          if (!text) return text.error();
-          const std::optional<T> value = Kind<T>::parse(node);
-          const bool fits =
-              value && ((*value >= low && *value <= high) || (zero != nullptr && *value == T{}));
-          if (!fits) {
-            return wrong(*text, std::string(Kind<T>::kName) + ", " + allowed,
-                         value ? std::string() : Kind<T>::hint(*text));
-          }
-          return *value;
-        },
-        [](const T& value) { return Kind<T>::text(value); });
-  }
-
-  SectionKeys& add(const char* name, bool Section::* member, const char* help) {
-    return put<bool>(
-        name, member, "boolean", "true | false", help,
-        [](const YamlNode& node) -> Result<bool> {
-          const Result<std::string> text = scalar(node, "true | false");
-          if (!text) return text.error();
-          if (*text != "true" && *text != "false") return wrong(*text, "true | false");
-          return *text == "true";
-        },
-        [](bool value) { return std::string(value ? "true" : "false"); });
-  }
-
-  // Text that `valid` accepts; `type` and `allowed` say in words what that is.
-  SectionKeys& add(const char* name, std::string Section::* member, const char* type,
-                   const char* allowed, bool (*valid)(const std::string&), const char* help) {
-    const std::string expected =
-        *allowed == '\0' ? std::string(type) : std::string(type) + ", " + allowed;
-    return put<std::string>(
-        name, member, type, allowed, help,
-        [expected, valid](const YamlNode& node) -> Result<std::string> {
-          Result<std::string> text = scalar(node, expected);
-          if (text && !valid(*text)) return wrong(*text, expected);
-          return text;
-        },
-        [](const std::string& value) { return value.empty() ? "\"\"" : value; });
-  }
-
-  SectionKeys& add(const char* name, std::vector<std::string> Section::* member, const char* type,
-                   const char* allowed, bool (*valid)(const std::string&), const char* help) {
-    const std::string expected = std::string(type) + ", " + allowed;
-    return put<std::vector<std::string>>(
-        name, member, type, allowed, help,
-        [expected, valid](const YamlNode& node) -> Result<std::vector<std::string>> {
-          if (node.kind != YamlNode::Kind::kSequence) {
-            return Error{ErrorKind::kClient, "is not a list (expected: " + expected + ")"};
-          }
-          std::vector<std::string> items;
-          for (const YamlNode& item : node.items) {
-            const Result<std::string> text = scalar(item, expected);
-            if (!text) return Error{ErrorKind::kClient, "an entry " + text.error().message};
-            if (!valid(*text)) return wrong(*text, expected);
-            items.push_back(*text);
-          }
-          return items;
-        },
-        &list_text);
-  }
-
-  SectionKeys& secret() {
-    table_.back().secret = true;
-    return *this;
-  }
-
- private:
-  template <typename T, typename Read, typename Text>
-  SectionKeys& put(const char* name, T Section::* member, std::string type, std::string allowed,
-                   const char* help, const Read& read, const Text& text) {
-    Key<Owner> key;
-    key.path = prefix_ + name;
-    key.type = std::move(type);
-    key.allowed = std::move(allowed);
-    key.help = help;
-    key.read = [reach = reach_, member, read](Owner& owner, const YamlNode& node) -> Result<void> {
-      auto value = read(node);
-      if (!value) return value.error();
-      reach(owner).*member = std::move(*value);
-      return {};
-    };
-    key.text = [reach = reach_, member, text](const Owner& owner) -> std::string {
-      // The section is found by the same function for reading and for writing.
-      return text(reach(const_cast<Owner&>(owner)).*member);  // NOLINT(*-const-cast)
-    };
-    table_.push_back(std::move(key));
-    return *this;
-  }
-
-  std::vector<Key<Owner>>& table_;
-  std::string prefix_;
-  Section& (*reach_)(Owner&);
-};
+using schema_detail::scalar;
+using schema_detail::wrong;
 
 bool any_text(const std::string&) {
   return true;
@@ -482,7 +300,7 @@ std::vector<Key<ReplicaConfig>> make_replica_keys() {
   return table;
 }
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kSections = {{
+constexpr std::array<Section, 14> kSections = {{
     {"segregation", "From where a request belongs in a pool of its own."},
     {"saturation",
      "Where a replica counts as saturated: others are preferred, nothing is refused for it."},
@@ -500,30 +318,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kSection
     {"log", "What is written down."},
 }};
 
-std::string cell(std::string text) {
-  for (std::size_t at = text.find('|'); at != std::string::npos; at = text.find('|', at + 2)) {
-    text.insert(at, "\\");
-  }
-  return text;
-}
-
-template <typename Owner>
-void append_table(const std::vector<Key<Owner>>& keys, std::string_view section, std::string& out) {
-  out += "| key | type | default | allowed | meaning |\n|---|---|---|---|---|\n";
-  const Owner defaults{};
-  for (const Key<Owner>& key : keys) {
-    const std::size_t point = key.path.find('.');
-    const std::string_view own = point == std::string::npos
-                                     ? std::string_view()
-                                     : std::string_view(key.path).substr(0, point);
-    if (own != section) continue;
-    const std::string text = key.text(defaults);
-    out += "| `" + key.path + "` | " + key.type + " | " +
-           (text == "\"\"" ? "none" : "`" + cell(text) + "`") + " | " + cell(key.allowed) + " | " +
-           cell(key.help) + " |\n";
-  }
-}
-
 }  // namespace
 
 const std::vector<Key<Config>>& config_keys() {
@@ -536,115 +330,8 @@ const std::vector<Key<ReplicaConfig>>& replica_keys() {
   return keys;
 }
 
-std::string_view section_help(std::string_view section) {
-  for (const auto& [name, help] : kSections) {
-    if (name == section) return help;
-  }
-  return "";
-}
-
-std::string config_markdown() {
-  std::string out = R"(<!-- Made by `pointsman check --markdown`; a test holds the two equal. -->
-# Configuration
-
-One YAML file, given with `-c`. Three lines are enough:
-
-```yaml
-replicas:
-  - http://10.0.0.1:8000
-  - http://10.0.0.2:8000
-```
-
-`pointsman check -c FILE` says what is wrong with a file, warns of what is doubtful, and shows every
-value that is in effect and where it came from. Unknown keys, keys that come twice and values out of
-range are errors with file and line.
-
-Values:
-
-* durations carry their unit: `250ms`, `5s`, `10m`, `2h`; a plain `0` is allowed;
-* sizes are bytes, or carry their unit: `64KiB`, `16MiB`, `1GiB`;
-* `${NAME}` anywhere in a value stands for an environment variable, which must be set. A key
-  may stand in the file as it is, but is better kept in the environment.
-
-## Top level
-
-)";
-  append_table(config_keys(), "", out);
-  out +=
-      R"(| `policy` | policy | `least_work` | a name, or a map | How replicas are chosen, see below. |
-| `replicas` | list of replicas | none | | The replicas of one pool with purpose general; in place of `pools`, never beside it. |
-| `pools` | list of pools | none | | Several pools, see below. |
-
-## Replicas
-
-An entry of `replicas` is a URL, or a map with these keys:
-
-)";
-  append_table(replica_keys(), "", out);
-  out += R"(
-## Pools
-
-A pool holds replicas with the same purpose. One must be `general`, the others are optional; a
-request whose own pool has no usable replica goes to the general one.
-
-```yaml
-pools:
-  - name: general
-    replicas: [http://10.0.0.1:8000, http://10.0.0.2:8000]
-  - name: long
-    purpose: long_context
-    policy: {preset: least_kv}
-    replicas: [{url: http://10.0.1.1:8000, weight: 2}]
-```
-
-| key | type | default | allowed | meaning |
-|---|---|---|---|---|
-| `name` | word | `general` | each once | In metrics and on the admin port. |
-| `purpose` | word | `general` | general \| long_context \| long_generation; each once | Which requests it is for. |
-| `policy` | policy | the one at the top | a name, or a map | How its replicas are chosen. |
-| `replicas` | list of replicas | none | | |
-
-## Policy
-
-Either a preset with options, or stages spelled out. [policies.md](policies.md) has all presets,
-stages and options.
-
-```yaml
-policy: least_kv                     # a preset as it is
-```
-
-```yaml
-policy:
-  preset: least_work
-  choices: 2                         # any option of the preset
-```
-
-```yaml
-policy:
-  sampler: {type: sample, choices: 2} # a map with type and options, or the type alone
-  scorers:
-    - {type: kv_headroom, weight: 2}  # weight: of a normalised score in the sum
-    - queue_room
-```
-
-| key | type | meaning |
-|---|---|---|
-| `preset` | word | A named policy. Every further key is one of its options. |
-| `filters` | list of stages | Instead of a preset: what removes candidates, in this order. |
-| `sampler` | stage | What bounds how many are compared. |
-| `scorers` | list of stages | What they are compared by: normalised scores with weights, or one cost. |
-| `picker` | stage | What makes an order of it. |
-)";
-  for (const auto& [section, help] : kSections) {
-    out.append("\n## `").append(section).append("`\n\n").append(help).append("\n\n");
-    append_table(config_keys(), section, out);
-    if (section == "signals") {
-      out +=
-          "| `signals.names` | map | none | signal: name or name{label=\"value\"} | Names of your "
-          "own, tried before the known engines'. |\n";
-    }
-  }
-  return out;
+std::span<const Section> config_sections() {
+  return kSections;
 }
 
 }  // namespace pointsman

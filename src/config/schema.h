@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,10 +30,13 @@ struct Key {
 // All keys but those with a structure of their own: policy, pools, replicas (see load.h).
 const std::vector<Key<Config>>& config_keys();
 const std::vector<Key<ReplicaConfig>>& replica_keys();
-// What a section is about, in one sentence.
-std::string_view section_help(std::string_view section);
 
-// docs/config.md: every key with type, default, allowed values and help.
-std::string config_markdown();
+// What a section is about, in one sentence.
+struct Section {
+  std::string_view name;
+  std::string_view help;
+};
+// In the order of config_keys().
+std::span<const Section> config_sections();
 
 }  // namespace pointsman

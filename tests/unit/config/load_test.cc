@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "config/config_page.h"
 #include "config/schema.h"
 #include "core/response_pins.h"
 #include "core/router.h"
