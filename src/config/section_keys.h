@@ -15,7 +15,7 @@
 #include "config/schema.h"
 #include "config/units.h"
 #include "config/yaml_tree.h"
-#include "core/options.h"
+#include "core/registry.h"
 
 namespace pointsman {
 namespace schema_detail {
