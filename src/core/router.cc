@@ -126,7 +126,11 @@ Decision Router::decide(const Features& features, const FleetView& fleet,
       matched_blocks_[holder.replica] = 0;
     }
     matches_.clear();
-    index_.insert(features.blocks, features.session_key, replica);
+    if (options_.prefixes != nullptr) {
+      options_.prefixes->sent(features, replica);
+    } else {
+      index_.insert(features.blocks, features.session_key, replica);
+    }
   }
   return decision;
 }
@@ -181,7 +185,12 @@ void Router::report_applied(ReplicaIndex replica, const Signals& signals) {
   ledger_.advance(signals.observed_at);
   ledger_.close_window(replica, signals.window);
   if (signals.kv_capacity_tokens != current.kv_capacity_tokens) {
-    index_.set_capacity(replica, signals.kv_capacity_tokens / options_.block_tokens);
+    const std::uint64_t blocks = signals.kv_capacity_tokens / options_.block_tokens;
+    if (options_.prefixes != nullptr) {
+      options_.prefixes->set_capacity(replica, blocks);
+    } else {
+      index_.set_capacity(replica, blocks);
+    }
   }
   current = signals;
   if (current.kv_usage > 1) current.kv_usage = 1;
@@ -197,6 +206,7 @@ void Router::forget(ReplicaIndex replica) {
     signals_[replica] = Signals{};
     learnt_[replica] = Learnt{};
   }
+  if (options_.prefixes != nullptr) options_.prefixes->forget(replica);
   index_.forget(replica);
   pins_.forget(replica);
   for (const auto& pipeline : pipelines_) pipeline->forget(replica);
@@ -258,7 +268,11 @@ std::span<const ReplicaIndex> Router::candidates(const PoolView& pool, std::stri
 }
 
 void Router::look_up_prefix(const Features& features) {
-  index_.match(features.blocks, features.session_key, matches_);
+  if (options_.prefixes != nullptr) {
+    options_.prefixes->match(features, matches_);
+  } else {
+    index_.match(features.blocks, features.session_key, matches_);
+  }
   for (const PrefixMatches::Holder& holder : matches_.holders) {
     assert(holder.replica < matched_blocks_.size());
     matched_blocks_[holder.replica] = holder.blocks;

@@ -16,6 +16,7 @@
 #include "core/ledger.h"
 #include "core/pipeline.h"
 #include "core/prefix_index.h"
+#include "core/prefix_source.h"
 #include "core/response_pins.h"
 #include "core/signals.h"
 
@@ -52,6 +53,9 @@ class Router {
     SegregationLimits segregation;
     SaturationLimits saturation;
     PrefixIndex::Options index;
+    // Asked and told instead of the router's own index, which then stays empty. Not owned; outlives
+    // the router. nullptr: the own index.
+    PrefixSource* prefixes = nullptr;
     ResponsePins::Options pins;
     std::uint64_t seed = 1;
     // Prompt tokens computed per second, until learnt from streams.

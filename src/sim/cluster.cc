@@ -1,0 +1,827 @@
+#include "sim/cluster.h"
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "sim/balancer.h"
+#include "sim/chance.h"
+#include "sim/content.h"
+#include "sim/event_queue.h"
+#include "sim/load_meter.h"
+#include "sim/prefix_sources.h"
+#include "sim/request_log.h"
+#include "sim/stepped_engine.h"
+
+namespace pointsman::sim {
+namespace {
+
+constexpr std::uint32_t kNone = ~std::uint32_t{0};
+// Like a machine that has been up for a while: "never" is time zero.
+constexpr TimePoint kStart{std::chrono::hours(1)};
+constexpr TimePoint kForever = TimePoint::max();
+
+enum class EventKind : std::uint8_t {
+  kConversation,  // the next conversation arrives
+  kTurn,          // of a conversation
+  kEngine,        // a first token or an end at a replica
+  kPoll,          // by a balancer
+  kReports,       // arrive at a balancer
+  kSample,
+  kWindowBegins,
+  kArrivalsEnd,
+  kFault,
+};
+
+class Cluster final : public EngineSink {
+ public:
+  Cluster(const Scenario& scenario, const PolicySpec& policy, const Registry& registry,
+          std::uint64_t seed, RunLog* log);
+
+  RunResult run();
+  // Completions per second of the measured time.
+  [[nodiscard]] double completion_rate() const;
+
+ private:
+  struct Conversation {
+    ConversationScript script;
+    Turn next;
+    std::uint64_t number = 0;
+    std::uint32_t system_prompt = SystemPrompts::kNone;
+    std::uint32_t system_tokens = 0;
+    std::uint32_t context = 0;  // tokens said so far, the system prompt included
+    std::uint32_t turn = 0;     // number of the next turn
+  };
+
+  // A request on its way. Its place is its id at the engine.
+  struct Flight {
+    std::uint64_t number = 0;
+    TimePoint arrived{};
+    TimePoint first_token{};
+    Charge charge;
+    std::uint64_t conversation_number = 0;
+    std::uint32_t conversation = kNone;  // whose next turn waits for this one
+    std::uint32_t turn = 0;
+    std::uint32_t balancer = 0;
+    ReplicaIndex replica = kNoReplica;
+    std::uint32_t prompt_tokens = 0;
+    std::uint32_t output_tokens = 0;
+    std::uint32_t max_tokens = 0;
+    std::uint32_t known_tokens = 0;  // that an earlier request had as well
+    std::uint32_t cached_tokens = 0;
+    std::uint32_t predicted_tokens = 0;
+    bool measured = false;
+    bool lost_once = false;
+    Content content;
+  };
+
+  // --- the workload
+  void schedule_conversation();
+  void begin_conversation();
+  void send_turn(std::uint32_t place);
+  // The turn was answered (or, where nobody waits, sent) at `at`: the next one follows.
+  void continue_conversation(std::uint32_t place, TimePoint at);
+  void end_conversation(std::uint32_t place, TimePoint at);
+  [[nodiscard]] std::uint64_t requests_wanted() const { return scenario_.measure.requests; }
+
+  // --- the balancers
+  void send(std::uint32_t place, std::span<const ReplicaIndex> excluded);
+  void poll(Balancer& balancer);
+  void poll_round(std::uint32_t number);
+  [[nodiscard]] Signals signals_of(ReplicaIndex replica, Duration max_age);
+
+  // --- the engines
+  void first_token(RequestId request, TimePoint at, std::uint32_t cached_tokens) override;
+  void finished(RequestId request, TimePoint at) override;
+  void schedule_engine(ReplicaIndex replica);
+  void fail(std::uint32_t place, TimePoint at);
+
+  // --- measures
+  void begin_window();
+  void end_window();
+  void sample();
+  void strike(const FaultSpec& fault);
+  void rebuild_view();
+  void close(std::uint32_t place, TimePoint at, bool failed);
+  [[nodiscard]] double growth() const;
+
+  [[nodiscard]] bool is_closed() const {
+    return scenario_.arrivals.kind == ArrivalKind::kClosed && scenario_.measure.length <= Duration{};
+  }
+
+  struct Replica {
+    bool alive = true;
+    bool reports = true;
+    TimePoint scheduled = kForever;  // of its entry in the queue
+    std::uint32_t version = 0;       // of that entry
+    Duration busy_before{};          // the window
+  };
+
+  const Scenario& scenario_;
+  const std::uint64_t seed_;
+  RunLog* log_;
+  EventQueue<EventKind> queue_;
+  TimePoint now_ = kStart;
+  TimePoint arrivals_end_ = kForever;
+
+  SystemPrompts system_prompts_;
+  std::vector<bool> system_prompt_seen_;
+  Rng arrivals_;
+  double gap_mean_ = 0;
+  std::uint64_t conversations_begun_ = 0;
+  std::vector<Conversation> conversations_;
+  std::vector<std::uint32_t> free_conversations_;
+  std::uint32_t longest_ = 0;  // prompt and answer together
+
+  std::vector<Flight> flights_;
+  std::vector<std::uint32_t> free_flights_;
+  std::uint64_t in_flight_ = 0;
+  std::uint64_t sent_ = 0;
+
+  std::vector<SteppedEngine> engines_;
+  std::vector<Replica> replicas_;
+  FleetView view_;
+  std::unique_ptr<SharedIndex> shared_index_;
+  std::unique_ptr<ExactIndex> exact_index_;
+  std::vector<Balancer> balancers_;
+  Needs needs_;
+  Features features_;
+  std::vector<BlockHash> blocks_;
+  std::vector<ChainRun> chain_;
+
+  bool measuring_ = false;
+  TimePoint window_begin_{};
+  TimePoint window_end_{};
+  RequestLog requests_;
+  LoadMeter meter_;
+  Duration sample_interval_{};
+  std::uint64_t samples_ = 0;
+  double kv_sum_ = 0;
+  std::vector<std::pair<double, double>> backlog_;  // seconds of the window, requests in flight
+  Duration busy_{};
+  std::uint64_t completions_ = 0;  // within the window
+  std::uint64_t arrivals_measured_ = 0;
+  std::uint64_t prompt_sum_ = 0;
+  std::uint64_t cached_sum_ = 0;
+  std::uint64_t known_sum_ = 0;
+  std::uint64_t predicted_sum_ = 0;
+  std::uint64_t follow_ups_ = 0;
+  std::uint64_t valve_openings_ = 0;
+  std::uint64_t all_saturated_ = 0;
+  std::uint64_t fallbacks_ = 0;
+  std::uint64_t retried_ = 0;
+  std::uint64_t failed_ = 0;
+};
+
+std::vector<std::unique_ptr<Pipeline>> build_pipelines(const Registry& registry,
+                                                       const PolicySpec& policy,
+                                                       std::size_t pools) {
+  std::vector<std::unique_ptr<Pipeline>> pipelines;
+  for (std::size_t i = 0; i < pools; ++i) {
+    Result<std::unique_ptr<Pipeline>> built = registry.build(policy);
+    if (!built) throw std::invalid_argument(built.error().message);
+    pipelines.push_back(std::move(*built));
+  }
+  return pipelines;
+}
+
+constexpr PoolPurpose kPurposes[] = {PoolPurpose::kGeneral, PoolPurpose::kLongContext,
+                                     PoolPurpose::kLongGeneration};
+
+std::string_view pool_name(PoolPurpose purpose) {
+  switch (purpose) {
+    case PoolPurpose::kGeneral:
+      return "general";
+    case PoolPurpose::kLongContext:
+      return "long_context";
+    case PoolPurpose::kLongGeneration:
+      return "long_generation";
+  }
+  return "general";
+}
+
+Cluster::Cluster(const Scenario& scenario, const PolicySpec& policy, const Registry& registry,
+                 std::uint64_t seed, RunLog* log)
+    : scenario_(scenario),
+      seed_(seed),
+      log_(log),
+      system_prompts_(scenario.workload, seed),
+      system_prompt_seen_(system_prompts_.count(), false),
+      arrivals_(mixed(seed ^ 0x4152'5249'5645ULL)),
+      meter_(scenario.replicas.size()) {
+  if (scenario.replicas.empty()) throw std::invalid_argument("the scenario has no replica");
+  const double turns = scenario.workload.expected_turns();
+  gap_mean_ = turns / scenario.arrivals.rate;
+
+  std::uint64_t longest = scenario.workload.max_context;
+  engines_.reserve(scenario.replicas.size());
+  for (const ReplicaSpec& replica : scenario.replicas) {
+    engines_.emplace_back(replica.engine);
+    engines_.back().slow_down(replica.slowness);
+    longest = std::min(longest, replica.engine.capacity_tokens());
+  }
+  longest_ = static_cast<std::uint32_t>(longest);
+  replicas_.resize(engines_.size());
+
+  // A replica that joins later is not there yet.
+  for (const FaultSpec& fault : scenario.faults) {
+    if (fault.kind == FaultKind::kJoins) replicas_[fault.replica].alive = false;
+  }
+  for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
+    const ReplicaSpec& replica = scenario.replicas[i];
+    const PoolPurpose purpose = scenario.segregated ? replica.pool : PoolPurpose::kGeneral;
+    view_.replicas.push_back({.identity = mixed(i + 1),
+                              .weight = replica.weight,
+                              .pool = static_cast<PoolIndex>(purpose),
+                              .usable = true});
+  }
+  const std::size_t pools = scenario.segregated ? 3 : 1;
+  for (std::size_t i = 0; i < pools; ++i) {
+    PoolView& pool = view_.pools.emplace_back();
+    pool.name = pool_name(kPurposes[i]);
+    pool.purpose = kPurposes[i];
+  }
+  rebuild_view();
+
+  const BalancersSpec& spec = scenario.balancers;
+  Router::Options options;
+  options.segregation = spec.segregation;
+  options.saturation = spec.saturation;
+  options.index.max_bytes = spec.index_bytes;
+  options.block_tokens = spec.block_tokens;
+  if (spec.index == IndexKind::kShared) {
+    shared_index_ = std::make_unique<SharedIndex>(options.index);
+    options.prefixes = shared_index_.get();
+  } else if (spec.index == IndexKind::kExact) {
+    exact_index_ = std::make_unique<ExactIndex>(engines_);
+    options.prefixes = exact_index_.get();
+  }
+  balancers_.reserve(spec.count);
+  for (std::uint32_t i = 0; i < spec.count; ++i) {
+    options.seed = mixed(seed ^ mixed(0xba1a'0000ULL + i));
+    balancers_.emplace_back(i, options, build_pipelines(registry, policy, pools), log);
+  }
+  needs_ = balancers_.front().needs();
+  features_.stream = true;
+  features_.block_tokens = spec.block_tokens;
+}
+
+RunResult Cluster::run() {
+  const MeasureSpec& measure = scenario_.measure;
+  if (!is_closed()) {
+    Duration length = measure.length;
+    if (length <= Duration{}) {
+      length = from_seconds(static_cast<double>(measure.requests) / scenario_.arrivals.rate);
+    }
+    const Duration warm_up = from_seconds(to_seconds(length) * measure.warm_up);
+    queue_.put(kStart + warm_up, EventKind::kWindowBegins, 0);
+    arrivals_end_ = kStart + length;
+    queue_.put(arrivals_end_, EventKind::kArrivalsEnd, 0);
+    sample_interval_ =
+        std::max<Duration>(std::chrono::seconds(1), (length - warm_up) / 5'000);
+    requests_.reserve(static_cast<std::size_t>(
+        1.05 * scenario_.arrivals.rate * to_seconds(length - warm_up) + 100));
+  } else {
+    sample_interval_ = std::chrono::seconds(1);
+    requests_.reserve(measure.requests);
+    if (measure.warm_up == 0) begin_window();
+  }
+  for (std::uint32_t i = 0; i < scenario_.faults.size(); ++i) {
+    queue_.put(kStart + scenario_.faults[i].at, EventKind::kFault, i);
+  }
+  const BalancersSpec& spec = scenario_.balancers;
+  if (spec.poll > Duration{}) {
+    Rng phases(mixed(seed_ ^ 0x5048'4153'45ULL));
+    for (std::uint32_t i = 0; i < balancers_.size(); ++i) {
+      const double part = phases.unit();
+      const Duration phase = spec.phase == PollPhase::kRandom
+                                 ? from_seconds(to_seconds(spec.poll) * part)
+                                 : Duration{};
+      queue_.put(kStart + phase, EventKind::kPoll, i);
+    }
+  }
+  if (scenario_.arrivals.kind == ArrivalKind::kClosed) {
+    for (std::uint32_t i = 0; i < scenario_.arrivals.users; ++i) begin_conversation();
+  } else {
+    schedule_conversation();
+  }
+
+  while (!queue_.empty()) {
+    if (in_flight_ == 0 && queue_.next_time() > arrivals_end_) break;
+    const auto event = queue_.take();
+    now_ = event.at;
+    switch (event.kind) {
+      case EventKind::kConversation:
+        begin_conversation();
+        schedule_conversation();
+        break;
+      case EventKind::kTurn:
+        send_turn(event.subject);
+        break;
+      case EventKind::kEngine:
+        if (event.version == replicas_[event.subject].version) {
+          replicas_[event.subject].scheduled = kForever;
+          engines_[event.subject].advance(now_, *this);
+          schedule_engine(event.subject);
+        }
+        break;
+      case EventKind::kPoll:
+        poll_round(event.subject);
+        break;
+      case EventKind::kReports:
+        balancers_[event.subject].arrive(now_);
+        break;
+      case EventKind::kSample:
+        sample();
+        break;
+      case EventKind::kWindowBegins:
+        begin_window();
+        break;
+      case EventKind::kArrivalsEnd:
+        end_window();
+        break;
+      case EventKind::kFault:
+        strike(scenario_.faults[event.subject]);
+        break;
+    }
+  }
+  end_window();
+
+  RunResult result;
+  const double seconds = meter_.seconds();
+  requests_.measure(measure, seconds, result);
+  const auto prompts = static_cast<double>(prompt_sum_);
+  if (prompt_sum_ > 0) {
+    result.prefix_hit_rate = static_cast<double>(cached_sum_) / prompts;
+    result.prefix_hit_bound = static_cast<double>(known_sum_) / prompts;
+    result.predicted_hit_rate = static_cast<double>(predicted_sum_) / prompts;
+  }
+  if (arrivals_measured_ > 0) {
+    result.follow_up_share =
+        static_cast<double>(follow_ups_) / static_cast<double>(arrivals_measured_);
+  }
+  if (seconds > 0) {
+    result.offered_rps = static_cast<double>(arrivals_measured_) / seconds;
+    result.busy_share = to_seconds(busy_) / (seconds * static_cast<double>(engines_.size()));
+    result.cv_load = meter_.mean_cv();
+    result.mean_in_flight = meter_.mean_total();
+  }
+  if (samples_ > 0) {
+    result.mean_kv = kv_sum_ / static_cast<double>(samples_ * engines_.size());
+    result.queue_growth_rps = growth();
+    // A queue that grows all the time grows by twice its mean.
+    const bool grew = result.queue_growth_rps * seconds > 1.2 * result.mean_in_flight;
+    result.over_capacity = grew && result.queue_growth_rps > 0.02 * result.offered_rps ? 1 : 0;
+  }
+  result.valve_openings = static_cast<double>(valve_openings_);
+  result.all_saturated = static_cast<double>(all_saturated_);
+  result.pool_fallbacks = static_cast<double>(fallbacks_);
+  result.retried = static_cast<double>(retried_);
+  result.failed = static_cast<double>(failed_);
+  for (const SteppedEngine& engine : engines_) {
+    result.preemptions += static_cast<double>(engine.state().preemptions);
+  }
+  result.balancers = static_cast<double>(balancers_.size());
+  result.poll_s = to_seconds(spec.poll);
+  result.exchange_s = to_seconds(spec.exchange);
+  double* const sizes[] = {&result.replicas_general, &result.replicas_long_context,
+                           &result.replicas_long_generation};
+  for (const pointsman::Replica& replica : view_.replicas) ++*sizes[replica.pool];
+  return result;
+}
+
+double Cluster::completion_rate() const {
+  return meter_.seconds() > 0 ? static_cast<double>(completions_) / meter_.seconds()
+                              : RunResult::kNone;
+}
+
+// ---------------------------------------------------------------------------- workload
+
+void Cluster::schedule_conversation() {
+  const double gap = draw_gamma(arrivals_, gap_mean_, scenario_.arrivals.cv);
+  const TimePoint at = now_ + from_seconds(gap);
+  if (at < arrivals_end_) queue_.put(at, EventKind::kConversation, 0);
+}
+
+void Cluster::begin_conversation() {
+  const std::uint64_t number = conversations_begun_++;
+  std::uint32_t place = 0;
+  const ConversationScript script(scenario_.workload, seed_, number);
+  if (free_conversations_.empty()) {
+    place = static_cast<std::uint32_t>(conversations_.size());
+    conversations_.push_back({.script = script, .next = {}});
+  } else {
+    place = free_conversations_.back();
+    free_conversations_.pop_back();
+    conversations_[place] = {.script = script, .next = {}};
+  }
+  Conversation& conversation = conversations_[place];
+  conversation.number = number;
+  conversation.next = conversation.script.next(scenario_.workload);
+  conversation.system_prompt = system_prompts_.of_conversation(number);
+  if (conversation.system_prompt != SystemPrompts::kNone) {
+    conversation.system_tokens =
+        std::min(system_prompts_.tokens(conversation.system_prompt), longest_ / 2);
+    conversation.context = conversation.system_tokens;
+  }
+  // What fits no engine at all is cut.
+  Turn& turn = conversation.next;
+  turn.output_tokens = std::min(turn.output_tokens, longest_ / 4);
+  turn.new_tokens =
+      std::min(turn.new_tokens, longest_ - conversation.context - turn.output_tokens);
+  // The first of a closed loop's users begin together; later ones think first.
+  const bool waits = scenario_.arrivals.kind == ArrivalKind::kClosed && sent_ > 0;
+  queue_.put(waits ? now_ + from_seconds(turn.think_s) : now_, EventKind::kTurn, place);
+}
+
+void Cluster::send_turn(std::uint32_t place) {
+  Conversation& conversation = conversations_[place];
+  if (now_ >= arrivals_end_) return;
+  if (is_closed()) {
+    const auto first_measured = static_cast<std::uint64_t>(
+        scenario_.measure.warm_up * static_cast<double>(requests_wanted()));
+    if (sent_ == requests_wanted()) {
+      arrivals_end_ = now_;
+      end_window();
+      return;
+    }
+    if (sent_ == first_measured) begin_window();
+  }
+  const Turn& turn = conversation.next;
+
+  std::uint32_t flight_place = 0;
+  if (free_flights_.empty()) {
+    flight_place = static_cast<std::uint32_t>(flights_.size());
+    flights_.emplace_back();
+  } else {
+    flight_place = free_flights_.back();
+    free_flights_.pop_back();
+  }
+  Flight& flight = flights_[flight_place];
+  flight.number = sent_++;
+  flight.arrived = now_;
+  flight.first_token = TimePoint{};
+  flight.conversation_number = conversation.number;
+  flight.conversation = place;
+  flight.turn = conversation.turn;
+  flight.known_tokens = conversation.turn == 0 ? 0 : conversation.context;
+  if (conversation.turn == 0 && conversation.system_prompt != SystemPrompts::kNone) {
+    if (system_prompt_seen_[conversation.system_prompt]) {
+      flight.known_tokens = conversation.system_tokens;
+    }
+    system_prompt_seen_[conversation.system_prompt] = true;
+  }
+  flight.prompt_tokens = conversation.context + turn.new_tokens;
+  flight.output_tokens = turn.output_tokens;
+  flight.max_tokens = turn.max_tokens;
+  flight.cached_tokens = 0;
+  flight.lost_once = false;
+  flight.measured = measuring_;
+  // By number and turn, so that every policy's requests meet the same balancers.
+  Rng chance(seed_ ^ mixed(conversation.number << 16 | conversation.turn));
+  flight.balancer = static_cast<std::uint32_t>(chance.below(balancers_.size()));
+  flight.content.clear();
+  if (conversation.system_tokens > 0) {
+    flight.content.push_back({system_run(conversation.system_prompt), conversation.system_tokens});
+  }
+  flight.content.push_back(
+      {conversation_run(conversation.number), flight.prompt_tokens + flight.output_tokens});
+
+  conversation.context = flight.prompt_tokens + flight.output_tokens;
+  ++conversation.turn;
+  if (scenario_.arrivals.kind == ArrivalKind::kOpen) {
+    flight.conversation = kNone;
+    continue_conversation(place, now_);
+  }
+  ++in_flight_;
+  if (flight.measured) {
+    ++arrivals_measured_;
+    if (flight.turn > 0) ++follow_ups_;
+  }
+  send(flight_place, {});
+}
+
+void Cluster::continue_conversation(std::uint32_t place, TimePoint at) {
+  Conversation& conversation = conversations_[place];
+  if (conversation.script.turns_left() == 0) {
+    end_conversation(place, at);
+    return;
+  }
+  conversation.next = conversation.script.next(scenario_.workload);
+  const Turn& turn = conversation.next;
+  if (std::uint64_t{conversation.context} + turn.new_tokens + turn.output_tokens > longest_) {
+    end_conversation(place, at);
+    return;
+  }
+  queue_.put(at + from_seconds(turn.think_s), EventKind::kTurn, place);
+}
+
+void Cluster::end_conversation(std::uint32_t place, TimePoint at) {
+  free_conversations_.push_back(place);
+  if (scenario_.arrivals.kind == ArrivalKind::kClosed && at < arrivals_end_) begin_conversation();
+}
+
+// ---------------------------------------------------------------------------- balancers
+
+void Cluster::send(std::uint32_t place, std::span<const ReplicaIndex> excluded) {
+  Flight& flight = flights_[place];
+  Balancer& balancer = balancers_[flight.balancer];
+  const bool live = scenario_.balancers.poll <= Duration{};
+  if (live || exact_index_ != nullptr) {
+    for (ReplicaIndex i = 0; i < engines_.size(); ++i) engines_[i].advance(now_, *this);
+  }
+  if (live) {
+    poll(balancer);
+    balancer.arrive(now_);
+  }
+  features_.prompt_tokens = flight.prompt_tokens;
+  features_.max_output_tokens = flight.max_tokens;
+  features_.session_key = mixed(flight.conversation_number + 1);
+  if (needs_.blocks) {
+    blocks_.clear();
+    append_block_hashes(flight.content, flight.prompt_tokens, features_.block_tokens, blocks_);
+    features_.blocks = blocks_;
+    if (exact_index_ != nullptr) exact_index_->set_content(flight.content, flight.prompt_tokens);
+  }
+  Decision decision = balancer.decide(features_, view_, excluded, now_);
+  if (decision.verdict != Decision::Verdict::kSend) {
+    close(place, now_, true);
+    return;
+  }
+  flight.charge = std::move(decision.charge);
+  flight.replica = decision.order[0];
+  flight.predicted_tokens = decision.predicted_cached_tokens;
+  if (flight.measured) {
+    if (decision.reason == Reason::kValve) ++valve_openings_;
+    if (decision.reason == Reason::kAllSaturated) ++all_saturated_;
+    if (decision.pool_fallback) ++fallbacks_;
+  }
+  meter_.change(flight.replica, 1, now_);
+  chain_.clear();
+  append_chain(flight.content, flight.prompt_tokens + flight.output_tokens, chain_);
+  engines_[flight.replica].submit(place, flight.prompt_tokens, flight.output_tokens, chain_, now_);
+  schedule_engine(flight.replica);
+}
+
+Signals Cluster::signals_of(ReplicaIndex replica, Duration max_age) {
+  const EngineState state = engines_[replica].state();
+  Signals signals;
+  signals.max_age = max_age;
+  signals.kv_usage = static_cast<float>(state.kv_usage);
+  signals.running = static_cast<float>(state.running);
+  signals.waiting = static_cast<float>(state.waiting);
+  signals.kv_capacity_tokens = scenario_.replicas[replica].engine.capacity_tokens();
+  signals.block_tokens = kBlockTokens;
+  return signals;
+}
+
+void Cluster::poll(Balancer& balancer) {
+  const Duration interval = scenario_.balancers.poll;
+  // A live reading is read again before the next decision, whenever that is.
+  const Duration max_age = interval > Duration{} ? 3 * interval : Duration(std::chrono::hours(1));
+  for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
+    if (!replicas_[i].alive || !replicas_[i].reports) continue;
+    engines_[i].advance(now_, *this);
+    balancer.poll(i, signals_of(i, max_age));
+  }
+  balancer.end_round();
+}
+
+void Cluster::poll_round(std::uint32_t number) {
+  const BalancersSpec& spec = scenario_.balancers;
+  Balancer& balancer = balancers_[number];
+  poll(balancer);
+  if (spec.signal_delay > Duration{}) {
+    queue_.put(now_ + spec.signal_delay, EventKind::kReports, number);
+  } else {
+    balancer.arrive(now_);
+  }
+  queue_.put(now_ + spec.poll, EventKind::kPoll, number);
+}
+
+// ---------------------------------------------------------------------------- engines
+
+void Cluster::schedule_engine(ReplicaIndex replica) {
+  Replica& state = replicas_[replica];
+  const TimePoint at = engines_[replica].next_event().value_or(kForever);
+  if (at == state.scheduled) return;
+  state.scheduled = at;
+  ++state.version;
+  if (at != kForever) queue_.put(at, EventKind::kEngine, replica, state.version);
+}
+
+void Cluster::first_token(RequestId request, TimePoint at, std::uint32_t cached_tokens) {
+  Flight& flight = flights_[request];
+  flight.first_token = at;
+  flight.cached_tokens = cached_tokens;
+  balancers_[flight.balancer].first_token(flight.charge, at);
+}
+
+void Cluster::finished(RequestId request, TimePoint at) {
+  const auto place = static_cast<std::uint32_t>(request);
+  Flight& flight = flights_[place];
+  balancers_[flight.balancer].finished(std::move(flight.charge),
+                                       {.event = Feedback::Event::kFinished,
+                                        .prompt_tokens = flight.prompt_tokens,
+                                        .cached_tokens = flight.cached_tokens},
+                                       at);
+  meter_.change(flight.replica, -1, at);
+  close(place, at, false);
+}
+
+void Cluster::close(std::uint32_t place, TimePoint at, bool failed) {
+  Flight& flight = flights_[place];
+  --in_flight_;
+  if (measuring_ && !failed) ++completions_;
+  if (flight.measured && failed) ++failed_;
+  if (flight.measured && !failed) {
+    RequestLog::Entry entry;
+    entry.ttft = flight.first_token - flight.arrived;
+    entry.e2e = at - flight.arrived;
+    entry.prompt_tokens = flight.prompt_tokens;
+    entry.output_tokens = flight.output_tokens & 0x7fff'ffffU;
+    features_.prompt_tokens = flight.prompt_tokens;
+    features_.max_output_tokens = flight.max_tokens;
+    entry.is_long =
+        purpose_of(features_, scenario_.balancers.segregation) == PoolPurpose::kGeneral ? 0 : 1;
+    requests_.add(entry);
+    prompt_sum_ += flight.prompt_tokens;
+    cached_sum_ += flight.cached_tokens;
+    known_sum_ += flight.known_tokens;
+    predicted_sum_ += flight.predicted_tokens;
+  }
+  if (log_ != nullptr) {
+    log_->request_finished({.number = flight.number,
+                            .conversation = flight.conversation_number,
+                            .turn = flight.turn,
+                            .balancer = flight.balancer,
+                            .replica = flight.replica,
+                            .prompt_tokens = flight.prompt_tokens,
+                            .output_tokens = flight.output_tokens,
+                            .cached_tokens = flight.cached_tokens,
+                            .arrived = flight.arrived,
+                            .first_token = flight.first_token,
+                            .ended = at,
+                            .measured = flight.measured,
+                            .failed = failed});
+  }
+  const std::uint32_t conversation = flight.conversation;
+  free_flights_.push_back(place);
+  if (conversation == kNone) return;
+  if (failed) {
+    end_conversation(conversation, at);
+  } else {
+    continue_conversation(conversation, at);
+  }
+}
+
+void Cluster::fail(std::uint32_t place, TimePoint at) {
+  Flight& flight = flights_[place];
+  const ReplicaIndex lost = flight.replica;
+  balancers_[flight.balancer].finished(std::move(flight.charge),
+                                       {.event = Feedback::Event::kFailed}, at);
+  meter_.change(lost, -1, at);
+  // As the proxy does: tried once more elsewhere while the client has seen nothing.
+  if (flight.first_token == TimePoint{} && !flight.lost_once) {
+    flight.lost_once = true;
+    if (flight.measured) ++retried_;
+    const ReplicaIndex excluded[] = {lost};
+    send(place, excluded);
+    return;
+  }
+  close(place, at, true);
+}
+
+// ---------------------------------------------------------------------------- faults
+
+void Cluster::rebuild_view() {
+  ++view_.generation;
+  for (PoolView& pool : view_.pools) pool.usable.clear();
+  for (ReplicaIndex i = 0; i < replicas_.size(); ++i) {
+    view_.replicas[i].usable = replicas_[i].alive;
+    if (replicas_[i].alive) view_.pools[view_.replicas[i].pool].usable.push_back(i);
+  }
+}
+
+void Cluster::strike(const FaultSpec& fault) {
+  Replica& replica = replicas_[fault.replica];
+  SteppedEngine& engine = engines_[fault.replica];
+  engine.advance(now_, *this);
+  switch (fault.kind) {
+    case FaultKind::kDies: {
+      replica.alive = false;
+      rebuild_view();
+      engine.clear();
+      schedule_engine(fault.replica);
+      std::vector<std::uint32_t> lost;
+      for (std::uint32_t i = 0; i < flights_.size(); ++i) {
+        if (flights_[i].charge.held() && flights_[i].replica == fault.replica) lost.push_back(i);
+      }
+      for (const std::uint32_t place : lost) fail(place, now_);
+      break;
+    }
+    case FaultKind::kRestarts:
+    case FaultKind::kJoins:
+      for (Balancer& balancer : balancers_) balancer.forget(fault.replica);
+      replica.alive = true;
+      rebuild_view();
+      break;
+    case FaultKind::kSlows:
+      engine.slow_down(scenario_.replicas[fault.replica].slowness * fault.factor);
+      break;
+    case FaultKind::kStopsReporting:
+      replica.reports = false;
+      break;
+    case FaultKind::kReports:
+      replica.reports = true;
+      break;
+  }
+  schedule_engine(fault.replica);
+}
+
+// ---------------------------------------------------------------------------- measures
+
+void Cluster::begin_window() {
+  measuring_ = true;
+  window_begin_ = now_;
+  meter_.begin(now_);
+  for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
+    engines_[i].advance(now_, *this);
+    replicas_[i].busy_before = engines_[i].state().busy;
+  }
+  queue_.put(now_ + sample_interval_, EventKind::kSample, 0);
+}
+
+void Cluster::end_window() {
+  if (!measuring_) return;
+  measuring_ = false;
+  window_end_ = now_;
+  meter_.end(now_);
+  for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
+    engines_[i].advance(now_, *this);
+    busy_ += engines_[i].state().busy - replicas_[i].busy_before;
+  }
+}
+
+void Cluster::sample() {
+  if (!measuring_) return;
+  ++samples_;
+  for (SteppedEngine& engine : engines_) {
+    engine.advance(now_, *this);
+    kv_sum_ += engine.state().kv_usage;
+  }
+  backlog_.emplace_back(to_seconds(now_ - window_begin_), static_cast<double>(meter_.total()));
+  queue_.put(now_ + sample_interval_, EventKind::kSample, 0);
+}
+
+// Slope of the requests in flight over time, by least squares.
+double Cluster::growth() const {
+  double mean_t = 0;
+  double mean_n = 0;
+  for (const auto& [t, n] : backlog_) {
+    mean_t += t;
+    mean_n += n;
+  }
+  mean_t /= static_cast<double>(backlog_.size());
+  mean_n /= static_cast<double>(backlog_.size());
+  double covariance = 0;
+  double variance = 0;
+  for (const auto& [t, n] : backlog_) {
+    covariance += (t - mean_t) * (n - mean_n);
+    variance += (t - mean_t) * (t - mean_t);
+  }
+  return variance > 0 ? covariance / variance : 0;
+}
+
+}  // namespace
+
+RunResult run(const Scenario& scenario, const Arm& arm, const Registry& registry,
+              std::uint64_t seed, RunLog* log) {
+  const Scenario changed = with_arm(scenario, arm);
+  RunResult result = Cluster(changed, arm.policy, registry, seed, log).run();
+  if (changed.measure.closed_loop_users > 0) {
+    Scenario loop = changed;
+    loop.arrivals.kind = ArrivalKind::kClosed;
+    loop.arrivals.users =
+        changed.measure.closed_loop_users * static_cast<std::uint32_t>(changed.replicas.size());
+    loop.workload.think_s = 0;
+    loop.measure.length = Duration{};
+    loop.measure.requests = std::max<std::uint64_t>(3'000, changed.measure.requests / 3);
+    loop.faults.clear();
+    Cluster cluster(loop, arm.policy, registry, seed, nullptr);
+    (void)cluster.run();
+    result.closed_loop_rps = cluster.completion_rate();
+  }
+  return result;
+}
+
+}  // namespace pointsman::sim

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "core/prefix_source.h"
+#include "sim/content.h"
+#include "sim/stepped_engine.h"
+
+namespace pointsman::sim {
+
+// One predicting index for several balancers.
+class SharedIndex final : public PrefixSource {
+ public:
+  explicit SharedIndex(const PrefixIndex::Options& options) : index_(options) {}
+
+  void match(const Features& features, PrefixMatches& out) override {
+    index_.match(features.blocks, features.session_key, out);
+  }
+  void sent(const Features& features, ReplicaIndex replica) override {
+    index_.insert(features.blocks, features.session_key, replica);
+  }
+  void forget(ReplicaIndex replica) override { index_.forget(replica); }
+  void set_capacity(ReplicaIndex replica, std::uint64_t blocks) override {
+    index_.set_capacity(replica, blocks);
+  }
+
+ private:
+  PrefixIndex index_;
+};
+
+// What the replicas' caches really hold. Which runs several sessions share it learns as the
+// predicting index does: from what was sent.
+class ExactIndex final : public PrefixSource {
+ public:
+  explicit ExactIndex(std::span<const SteppedEngine> engines) : engines_(engines) {}
+
+  // What the request that is decided next says.
+  void set_content(const Content& content, std::uint32_t prompt_tokens);
+
+  void match(const Features& features, PrefixMatches& out) override;
+  void sent(const Features& features, ReplicaIndex replica) override;
+  void forget(ReplicaIndex) override {}
+  void set_capacity(ReplicaIndex, std::uint64_t) override {}
+
+ private:
+  struct Seen {
+    std::uint64_t session = 0;
+    bool shared = false;
+  };
+
+  std::span<const SteppedEngine> engines_;
+  std::unordered_map<std::uint64_t, Seen> seen_;  // by run, of those that can be shared
+  std::vector<ChainRun> chain_;                   // of the request
+};
+
+}  // namespace pointsman::sim
