@@ -3,28 +3,10 @@
 #include <atomic>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "support/proxy_test.h"
 
-#include "support/proxy_rig.h"
-
-namespace pointsman {
+namespace pointsman::test {
 namespace {
-
-using std::chrono::milliseconds;
-using test::FakeConnection;
-using test::FakeReplica;
-using test::get;
-using test::kChat;
-using test::kStream;
-using test::kToken;
-using test::post;
-using test::ProxyRig;
-using test::RawClient;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 enum class Leaving { kClose, kReset, kHalfClose };
 
@@ -295,4 +277,4 @@ TEST(ManyStreams, AllCompleteAndNoChargeIsLeft) {
 }
 
 }  // namespace
-}  // namespace pointsman
+}  // namespace pointsman::test

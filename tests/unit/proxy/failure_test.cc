@@ -3,27 +3,10 @@
 #include <atomic>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "support/proxy_test.h"
 
-#include "support/proxy_rig.h"
-
-namespace pointsman {
+namespace pointsman::test {
 namespace {
-
-using test::FakeConnection;
-using test::FakeReplica;
-using test::get;
-using test::kChat;
-using test::kStream;
-using test::kToken;
-using test::post;
-using test::ProxyRig;
-using test::RawClient;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 void serve_good(FakeConnection& connection) {
   while (!connection.read_request().empty()) connection.send_json(R"({"id":"good"})");
@@ -409,4 +392,4 @@ TEST(Limits, ASilenceWithinAStreamEndsItWithAnErrorEvent) {
 }
 
 }  // namespace
-}  // namespace pointsman
+}  // namespace pointsman::test

@@ -5,27 +5,11 @@
 #include <string>
 #include <vector>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "support/proxy_rig.h"
+#include "support/proxy_test.h"
 #include "support/test_data.h"
 
-namespace pointsman {
+namespace pointsman::test {
 namespace {
-
-using test::FakeConnection;
-using test::FakeReplica;
-using test::get;
-using test::post;
-using test::ProxyRig;
-using test::RawClient;
-using ::testing::AnyOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 class Framing : public ::testing::Test {
  protected:
@@ -381,4 +365,4 @@ TEST_F(AnswerFraming, AnAnswerThatDoesNotParseIsABadGateway) {
 }
 
 }  // namespace
-}  // namespace pointsman
+}  // namespace pointsman::test

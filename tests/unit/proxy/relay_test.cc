@@ -2,27 +2,10 @@
 
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "support/proxy_test.h"
 
-#include "support/proxy_rig.h"
-
-namespace pointsman {
+namespace pointsman::test {
 namespace {
-
-using test::FakeConnection;
-using test::FakeReplica;
-using test::get;
-using test::kChat;
-using test::kStream;
-using test::kToken;
-using test::post;
-using test::ProxyRig;
-using test::RawClient;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 TEST(Relay, PassesARequestAndItsAnswerOn) {
   std::promise<std::string> seen;
@@ -111,4 +94,4 @@ TEST(Relay, AnswersOnTheDataPortByItself) {
 }
 
 }  // namespace
-}  // namespace pointsman
+}  // namespace pointsman::test

@@ -4,28 +4,11 @@
 #include <mutex>
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "support/proxy_rig.h"
+#include "support/proxy_test.h"
 #include "support/test_data.h"
 
-namespace pointsman {
+namespace pointsman::test {
 namespace {
-
-using std::chrono::milliseconds;
-using test::FakeConnection;
-using test::FakeReplica;
-using test::get;
-using test::kChat;
-using test::kStream;
-using test::post;
-using test::ProxyRig;
-using test::RawClient;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 FakeReplica::Serve says(const std::string& name) {
   return [name](FakeConnection& connection) {
@@ -491,4 +474,4 @@ TEST(Threads, ServeTogether) {
 }
 
 }  // namespace
-}  // namespace pointsman
+}  // namespace pointsman::test

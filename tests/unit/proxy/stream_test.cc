@@ -2,29 +2,12 @@
 
 #include <string>
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "http/chunk_scanner.h"
-#include "support/proxy_rig.h"
+#include "support/proxy_test.h"
 #include "support/test_data.h"
 
-namespace pointsman {
+namespace pointsman::test {
 namespace {
-
-using std::chrono::milliseconds;
-using test::FakeConnection;
-using test::FakeReplica;
-using test::get;
-using test::kStream;
-using test::kToken;
-using test::post;
-using test::ProxyRig;
-using test::RawClient;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 // The data of a chunked body.
 std::string unchunk(std::string_view framed) {
@@ -268,4 +251,4 @@ TEST_F(Stream, TheWholeMayLastLongerThanAnyLimit) {
 }
 
 }  // namespace
-}  // namespace pointsman
+}  // namespace pointsman::test
