@@ -60,8 +60,17 @@ void Stream::want_write() {
   if (writable_) poller_.soon(*this);
 }
 
+void Stream::want_end() {
+  if (socket_ < 0) return;
+  end_wanted_ = true;
+  if (ended_) want_read();
+}
+
 void Stream::on_ready(std::uint32_t events) {
-  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) ended_ = true;
+  if ((events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
+    ended_ = true;
+    if (end_wanted_) read_wanted_ = true;
+  }
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) readable_ = true;
   if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) writable_ = true;
   const StreamPtr alive(this);

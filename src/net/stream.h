@@ -62,6 +62,11 @@ class Stream final : public RefCounted<Stream>, public Poller::Source {
   // An ended or broken connection counts as readable and writable.
   void want_read();
   void want_write();
+  // One on_readable() to come once the other side has ended or broken the connection, with whatever
+  // bytes before that still unread: for an owner that has no room for more.
+  void want_end();
+  // The other side sends no more, or the connection is broken; seen before the end is read.
+  [[nodiscard]] bool ended() const { return ended_; }
 
   IoResult read(char* to, std::size_t size);
   // Writes `first`, then `second`, as far as the socket takes them.
@@ -88,6 +93,7 @@ class Stream final : public RefCounted<Stream>, public Poller::Source {
   int socket_ = -1;
   bool read_wanted_ = false;
   bool write_wanted_ = false;
+  bool end_wanted_ = false;
   // What the edges seen so far say, less what read() and write() found since.
   bool readable_ = false;
   bool writable_ = false;

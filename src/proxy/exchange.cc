@@ -14,8 +14,6 @@
 namespace pointsman {
 namespace {
 
-constexpr std::string_view kJson = "application/json";
-
 // Memory that a spare exchange may keep: a head, and the blocks of a prompt of 128 KiB.
 constexpr std::size_t kUsualText = 4096;
 constexpr std::size_t kUsualBlocks = 2048;
@@ -144,35 +142,6 @@ void Exchange::route() {
   read_body();
 }
 
-void Exchange::refuse_path() {
-  reply_own({.status = 404,
-             .type = "invalid_request_error",
-             .message = "nothing is served at this path",
-             .kind = "not_found"});
-}
-
-void Exchange::answer_ready(bool alive_only) {
-  const bool good = alive_only || (!shard_.draining() && shard_.any_usable());
-  reply_document(good ? 200 : 503, kJson, good ? R"({"status":"ok"})" : R"({"status":"unready"})");
-}
-
-void Exchange::refuse_unserved() {
-  reply_own({.status = 503,
-             .type = "upstream_error",
-             .message = "no replica can take the request now",
-             .kind = "no_replica",
-             .retry_after_s = 1});
-}
-
-// With no usable replica nothing is known of what could be served now.
-void Exchange::answer_models() {
-  if (!shard_.any_usable()) return refuse_unserved();
-  std::string& document = shard_.body_scratch();
-  document.clear();
-  shard_.deps().append_models(document);
-  reply_document(200, kJson, document);
-}
-
 // The bytes behind the head in the connection's input.
 std::string_view Exchange::input_body() const {
   return client_->input().bytes().substr(request_parser_.head().size());
@@ -189,22 +158,6 @@ bool Exchange::body_too_large() const {
   if (limit == 0) return false;
   const std::uint64_t announced = request_parser_.head().content_length().value_or(0);
   return std::max(announced, body_.payload_bytes()) > limit;
-}
-
-void Exchange::refuse_body() {
-  const std::string message = "the request's body is larger than limits.request_body (" +
-                              std::to_string(shard_.options().limits.request_body) + " bytes)";
-  reply_own({.status = 413,
-             .type = "invalid_request_error",
-             .message = message,
-             .kind = "body_too_large"});
-}
-
-void Exchange::refuse_bad_body() {
-  reply_own({.status = 400,
-             .type = "invalid_request_error",
-             .message = body_.problem(),
-             .kind = "bad_body"});
 }
 
 void Exchange::body_progress(RequestBody::Progress progress) {
@@ -235,15 +188,7 @@ void Exchange::on_client_readable() {
   const bool moved = body_.moved();
   const IoResult got = moved ? client_->stream().read(body_.tail(), body_.room())
                              : client_->stream().read(input.tail(), input.room());
-  switch (got.status) {
-    case IoResult::Status::kWouldBlock:
-      return client_->want_read();
-    case IoResult::Status::kEnd:
-    case IoResult::Status::kError:
-      return on_client_gone();
-    case IoResult::Status::kOk:
-      break;
-  }
+  if (!client_sent(got)) return;
   if (!moved) {
     input.added(got.bytes);
     return read_body();
@@ -251,12 +196,33 @@ void Exchange::on_client_readable() {
   body_progress(body_.advance_moved(got.bytes));
 }
 
+// Whether the client sent something. Where not, it is waited for, or it has left.
+bool Exchange::client_sent(const IoResult& got) {
+  switch (got.status) {
+    case IoResult::Status::kOk:
+      return true;
+    case IoResult::Status::kWouldBlock:
+      client_->want_read();
+      return false;
+    case IoResult::Status::kEnd:
+    case IoResult::Status::kError:
+      break;
+  }
+  on_client_gone();
+  return false;
+}
+
 // Watches for the client's leaving while its request is served; what it sends meanwhile is its next
 // request.
 void Exchange::read_ahead() {
   InputBuffer& input = client_->input();
   if (input.empty()) input.prepare();
-  if (input.room() == 0) return;
+  if (input.room() == 0) {
+    // A large request, or many small ones behind it, fill the input: no more is read, but an end is
+    // still seen.
+    if (client_->stream().ended()) return on_client_gone();
+    return client_->stream().want_end();
+  }
   const IoResult got = client_->stream().read(input.tail(), input.room());
   switch (got.status) {
     case IoResult::Status::kOk:
@@ -273,7 +239,7 @@ void Exchange::read_ahead() {
 }
 
 void Exchange::on_body_timeout() {
-  if (state_ != State::kReading) return on_client_gone();
+  if (head_sent_) return on_client_gone();
   reply_own({.status = 408,
              .type = "invalid_request_error",
              .message = "the request's body did not come in time",
@@ -356,16 +322,6 @@ void Exchange::check_model_again() {
       });
 }
 
-void Exchange::refuse_model() {
-  const std::string message = "the model `" + facts_.model + "` does not exist";
-  reply_own({.status = 404,
-             .type = "invalid_request_error",
-             .message = message,
-             .kind = "unknown_model",
-             .code = "model_not_found",
-             .param = "model"});
-}
-
 void Exchange::choose() {
   const FleetView& view = shard_.view();
   const TimePoint now = shard_.reactor().now();
@@ -398,7 +354,7 @@ void Exchange::choose() {
   connect();
 }
 
-// --- own answers ---------------------------------------------------------------------------------
+// --- the request's place in the input ------------------------------------------------------------
 
 bool Exchange::request_consumed() const {
   return body_.complete() && !body_.bad() && !input_overrun_ && body_.excess().empty();
@@ -415,28 +371,6 @@ std::string_view Exchange::request_id() const {
   return request_id_;
 }
 
-void Exchange::reply_own(const OwnError& error) {
-  release_charge(Feedback::Event::kCancelled);
-  status_ = error.status;
-  error_word_ = error.kind;
-  shard_.metrics().own_errors.add(error.kind);
-  client_keeps_ = keep_alive_ && request_consumed() && !shard_.closing_idle();
-  std::string& answer = shard_.scratch();
-  append_error_response(error, request_id(), client_keeps_, method_ == "HEAD", answer);
-  client_->send(answer);
-  finish(client_keeps_ ? ClientConnection::Ending::kKeep : ClientConnection::Ending::kClose);
-}
-
-void Exchange::reply_document(int status, std::string_view content_type, std::string_view body) {
-  status_ = status;
-  client_keeps_ = keep_alive_ && request_consumed() && !shard_.closing_idle();
-  std::string& answer = shard_.scratch();
-  append_own_response(status, content_type, body, request_id(), client_keeps_, method_ == "HEAD",
-                      answer);
-  client_->send(answer);
-  finish(client_keeps_ ? ClientConnection::Ending::kKeep : ClientConnection::Ending::kClose);
-}
-
 // --- the client's side ---------------------------------------------------------------------------
 
 void Exchange::on_client_drained() {
@@ -444,6 +378,7 @@ void Exchange::on_client_drained() {
 }
 
 void Exchange::on_client_gone() {
+  if (state_ == State::kTunnel) return finish(ClientConnection::Ending::kClose);
   if (status_ == 0) status_ = 499;
   if (head_sent_) shard_.metrics().cut(CutReason::kClientGone);
   error_word_ = "client_gone";
@@ -528,8 +463,7 @@ void Exchange::on_timeout() {
       ticket_ = 0;
       return refuse_model();
     case Wait::kConnect: {
-      const RequestFailure fault = RequestFailure::kConnection;
-      return try_failed(RetryReason::kConnectTimeout, &fault);
+      return try_failed(RetryReason::kConnectTimeout, RequestFailure::kConnection);
     }
     case Wait::kUpload:
     case Wait::kFirstByte:

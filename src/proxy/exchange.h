@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -97,32 +98,35 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
 
   // exchange.cc: the request up to the choice, and the end
   void route();
-  void answer_ready(bool alive_only);
-  void answer_models();
-  void refuse_path();
-  void refuse_unserved();
   [[nodiscard]] bool body_too_large() const;
-  void refuse_body();
-  void refuse_bad_body();
   void read_body();
   void body_progress(RequestBody::Progress progress);
   void read_features();
   void check_model();
   void check_model_again();
-  void refuse_model();
   void choose();
-  void reply_own(const OwnError& error);
-  void reply_document(int status, std::string_view content_type, std::string_view body);
   [[nodiscard]] bool request_consumed() const;
   [[nodiscard]] std::size_t consumed_input() const;
   [[nodiscard]] std::string_view input_body() const;
   [[nodiscard]] std::string_view request_id() const;
+  [[nodiscard]] bool client_sent(const IoResult& got);
   void read_ahead();
   void release_charge(Feedback::Event event);
   void finish(ClientConnection::Ending ending);
   void write_log(TimePoint now);
   void wait(Wait what, Duration limit);
   void on_timeout();
+
+  // exchange_own.cc: what the router answers by itself
+  void answer_ready(bool alive_only);
+  void answer_models();
+  void refuse_path();
+  void refuse_unserved();
+  void refuse_body();
+  void refuse_bad_body();
+  void refuse_model();
+  void reply_own(const OwnError& error);
+  void reply_document(int status, std::string_view content_type, std::string_view body);
 
   // exchange_upstream.cc: a try on one replica
   void on_readable() override;
@@ -133,9 +137,10 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   void send_request();
   void continue_sending();
   void request_sent();
+  void await_first_byte();
   void pump_body();
   void upstream_ended(const std::error_code& error);
-  void try_failed(RetryReason reason, const RequestFailure* report);
+  void try_failed(RetryReason reason, std::optional<RequestFailure> report);
   void bad_answer(std::string_view problem);
   void judge_and_retry(RetryReason reason);
   [[nodiscard]] bool another_candidate();
@@ -145,6 +150,7 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
 
   // exchange_response.cc: the answer
   void on_response_bytes(std::string_view in);
+  void pass_interim_on();
   void on_response_head(std::string_view head_bytes, std::string_view rest);
   void take_body(std::string_view in);
   void on_head_hold_over();
@@ -158,6 +164,7 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   void complete();
   void retry_answer();
   [[nodiscard]] bool may_be_retried(int status);
+  void lose_answer(std::string_view message);
   void cut(CutReason reason, ErrorKind kind, std::string_view message);
   void await_more();
   void start_tunnel(std::string_view rest);

@@ -15,6 +15,9 @@ namespace {
 // What a stream of minutes may keep of its prompt.
 constexpr std::size_t kFewBlocks = 256;
 
+// Of a stream whose head has gone out, after `head_hold`.
+constexpr std::string_view kEmptyStream = "the replica ended the stream without an event";
+
 constexpr std::string_view kDrainingText = "cannot schedule new futures";
 
 // An answer's status as a reason to try elsewhere. 500 is one only with the text that says that
@@ -61,8 +64,7 @@ void Exchange::on_response_bytes(std::string_view in) {
     }
     if (head.status == HeadResult::kBad) return bad_answer(head.reason);
     if (!response_parser_.head().interim()) break;
-    // An interim head is for whoever waits for it. We asked for none, and our client's wish for
-    // `100 Continue` was answered here.
+    pass_interim_on();
     bytes.remove_prefix(head.size);
     response_parser_.reset();
   }
@@ -74,6 +76,17 @@ void Exchange::on_response_bytes(std::string_view in) {
   response_head_.assign(bytes.substr(0, size));
   response_parser_.head().rebase(response_head_.data());
   on_response_head(response_head_, body);
+}
+
+// Heads before the final one go on (RFC 9110, 15.2) to clients that know them: HTTP/1.0 does not.
+// `100 Continue` does not go on: whoever waits for it had it from here. They promise nothing of the
+// answer, which may still come from another replica.
+void Exchange::pass_interim_on() {
+  const ResponseHead& head = response_parser_.head();
+  if (http10_ || head.status() == 100) return;
+  std::string& out = shard_.scratch();
+  write_response_head(head, {}, out);
+  client_->send(out);
 }
 
 void Exchange::on_response_head(std::string_view head_bytes, std::string_view rest) {
@@ -122,7 +135,7 @@ bool Exchange::may_be_retried(int status) {
                                     .retries = retries_,
                                     .retries_after_sent = retries_after_sent_,
                                     .fully_sent = fully_sent_,
-                                    .body_held = body_.held(),
+                                    .body_whole = body_.held(),
                                     .stateless = rule_.stateless,
                                     .other_candidate = another_candidate()};
   return judge_retry(situation, shard_.options().retry).verdict == RetryVerdict::kRetry;
@@ -165,15 +178,18 @@ void Exchange::take_body(std::string_view in) {
   if (taken.consumed < in.size()) reuse_upstream_ = false;
   if (response_body_.bad()) {
     if (head_sent_) {
-      shard_.deps().fleet.request_failed(replica_, RequestFailure::kConnection);
       forward(taken.forward);
-      return cut(CutReason::kUpstreamLost, ErrorKind::kFault, "the replica's answer is malformed");
+      return lose_answer("the replica's answer is malformed");
     }
     return bad_answer("the body's chunk framing is broken");
   }
+  // A stream without a byte is a loss, whatever its framing says.
+  const bool empty_stream =
+      event_stream_ && response_body_.done() && response_body_.payload_bytes() == 0;
   switch (hold_) {
     case Hold::kNone:
       if (head_sent_) {
+        if (empty_stream) return lose_answer(kEmptyStream);
         forward(taken.forward);
       } else {
         send_head_and(taken.forward);
@@ -183,10 +199,8 @@ void Exchange::take_body(std::string_view in) {
       held_ += taken.forward;
       if (response_body_.payload_bytes() > 0) {
         send_head_and({});
-      } else if (response_body_.done()) {
-        // A stream without a byte is a loss, whatever its framing says.
-        const RequestFailure fault = RequestFailure::kConnection;
-        return try_failed(RetryReason::kLost, &fault);
+      } else if (empty_stream) {
+        return try_failed(RetryReason::kLost, RequestFailure::kConnection);
       }
       break;
     case Hold::kRetryable:
@@ -266,6 +280,12 @@ void Exchange::await_more() {
     // A stream whose head went out before its first byte is still in its first wait.
     const bool waits_for_first = event_stream_ && response_body_.payload_bytes() == 0;
     if (!waits_for_first || !timer_.armed()) wait(Wait::kGap, shard_.options().timeouts.gap);
+  } else if (fully_sent_ && !timer_.armed()) {
+    // The client was blocked by an interim answer.
+    await_first_byte();
+  } else if (relaying && timer_.armed()) {
+    // It answers before it has the whole request: the silence is that of both directions.
+    wait(Wait::kUpload, shard_.options().timeouts.gap);
   }
   upstream_->stream().want_read();
 }
@@ -283,9 +303,9 @@ void Exchange::complete() {
   timer_.cancel();
   if (hold_ == Hold::kRetryable) return retry_answer();
   if (hold_ == Hold::kEventStream || !head_sent_) {
-    const RequestFailure fault = RequestFailure::kConnection;
-    return try_failed(RetryReason::kLost, &fault);
+    return try_failed(RetryReason::kLost, RequestFailure::kConnection);
   }
+  if (event_stream_ && response_body_.payload_bytes() == 0) return lose_answer(kEmptyStream);
   observer_.end(shard_.answer_reader());
   const int status = status_;
   const TimePoint now = shard_.reactor().now();
@@ -331,6 +351,12 @@ void Exchange::retry_answer() {
   hold_ = Hold::kNone;
   keep_upstream();
   judge_and_retry(*retry_reason(status));
+}
+
+// An answer that has begun ends early by its replica's fault.
+void Exchange::lose_answer(std::string_view message) {
+  shard_.deps().fleet.request_failed(replica_, RequestFailure::kConnection);
+  cut(CutReason::kUpstreamLost, ErrorKind::kFault, message);
 }
 
 // Ends an answer that cannot be finished, so that the client cannot take it for a whole one.
@@ -392,15 +418,7 @@ void Exchange::tunnel_from_client() {
   if (!tunnel_unsent_.empty()) return;
   char* const buffer = shard_.read_buffer();
   const IoResult got = client_->stream().read(buffer, ProxyShard::kReadBuffer);
-  switch (got.status) {
-    case IoResult::Status::kWouldBlock:
-      return client_->want_read();
-    case IoResult::Status::kEnd:
-    case IoResult::Status::kError:
-      return finish(ClientConnection::Ending::kClose);
-    case IoResult::Status::kOk:
-      break;
-  }
+  if (!client_sent(got)) return;
   tunnel_unsent_.assign(buffer, got.bytes);
   tunnel_to_upstream();
 }

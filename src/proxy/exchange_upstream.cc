@@ -51,15 +51,16 @@ void Exchange::connect() {
   upstream_unsent_.clear();
   upstream_unsent_at_ = body_sent_ = 0;
   fully_sent_ = pumping_ = send_broken_ = any_byte_ = false;
-  // A request that has failed as stale goes over a new connection: other kept ones are as old.
-  if (!stale_resent_) upstream_ = shard_.upstreams().take(replica_);
+  // A request that has failed as stale goes over a new connection: other kept ones are as old. So
+  // does one that could not be sent again should a kept one prove to be stale.
+  if (!stale_resent_ && body_.held()) upstream_ = shard_.upstreams().take(replica_);
   if (upstream_) {
     shard_.metrics().upstream_connections_reused.add();
     upstream_->stream().attach(*this);
     return send_request();
   }
   const ReplicaTarget& target = shard_.target(replica_);
-  if (!target.spec) return try_failed(RetryReason::kRefused, nullptr);
+  if (!target.spec) return try_failed(RetryReason::kRefused, std::nullopt);
   const ReplicaSpec& spec = *target.spec;
   Resolver& resolver = shard_.deps().resolver;
   if (const std::optional<Resolver::Endpoints> known = resolver.cached(spec.host, spec.port)) {
@@ -74,8 +75,7 @@ void Exchange::connect() {
                      if (exchange == nullptr || exchange->ticket_ != ticket) return;
                      exchange->ticket_ = 0;
                      if (found.ok()) return exchange->connect_to(found.value().front());
-                     const RequestFailure fault = RequestFailure::kConnection;
-                     exchange->try_failed(RetryReason::kRefused, &fault);
+                     exchange->try_failed(RetryReason::kRefused, RequestFailure::kConnection);
                    });
 }
 
@@ -92,7 +92,7 @@ void Exchange::connect_to(const asio::ip::tcp::endpoint& endpoint) {
   if (!upstream_) {
     const bool refused = error.value() == ECONNREFUSED || error.value() == ECONNRESET;
     const RequestFailure fault = refused ? RequestFailure::kRefused : RequestFailure::kConnection;
-    return try_failed(RetryReason::kRefused, &fault);
+    return try_failed(RetryReason::kRefused, fault);
   }
   shard_.metrics().upstream_connections_opened.add();
   wait(Wait::kConnect, shard_.options().timeouts.connect);
@@ -105,14 +105,14 @@ void Exchange::on_connected() {
   if (!error) return send_request();
   const bool refused = error.value() == ECONNREFUSED || error.value() == ECONNRESET;
   const RequestFailure fault = refused ? RequestFailure::kRefused : RequestFailure::kConnection;
-  try_failed(RetryReason::kRefused, &fault);
+  try_failed(RetryReason::kRefused, fault);
 }
 
 void Exchange::send_request() {
   state_ = State::kAwaiting;
   sent_at_ = shard_.reactor().now();
   const ReplicaTarget& target = shard_.target(replica_);
-  if (!target.spec) return try_failed(RetryReason::kRefused, nullptr);
+  if (!target.spec) return try_failed(RetryReason::kRefused, std::nullopt);
   std::string& head = shard_.scratch();
   write_request_head(request_parser_.head(),
                      {.authority = target.spec->authority,
@@ -154,15 +154,16 @@ void Exchange::continue_sending() {
   upstream_unsent_at_ += of_head;
   body_sent_ += sent.bytes - of_head;
   if (sent.bytes < head.size() + body.size()) {
-    if (sent.bytes > 0 && state_ == State::kAwaiting) {
-      wait(Wait::kUpload, shard_.options().timeouts.gap);
-    }
+    if (sent.bytes > 0 || !timer_.armed()) wait(Wait::kUpload, shard_.options().timeouts.gap);
+    if (pumping_) client_->stream().want_end();
     return upstream_->stream().want_write();
   }
   upstream_unsent_.clear();
   upstream_unsent_at_ = 0;
   if (pumping_) {
     if (body_.complete()) return request_sent();
+    // The next part is the client's to send: its own limit runs.
+    timer_.cancel();
     client_->expect_body_within(shard_.options().timeouts.client_body_gap);
     return client_->want_read();
   }
@@ -180,28 +181,26 @@ void Exchange::request_sent() {
   pumping_ = false;
   fully_sent_ = true;
   client_->want_read();
+  if (state_ != State::kRelaying) return await_first_byte();
+  if (!client_->blocked()) wait(Wait::kGap, shard_.options().timeouts.gap);
+}
+
+void Exchange::await_first_byte() {
   const ProxyTimeouts& timeouts = shard_.options().timeouts;
-  if (state_ == State::kRelaying) {
-    if (!client_->blocked()) wait(Wait::kGap, timeouts.gap);
-  } else {
-    wait(Wait::kFirstByte, facts_.stream ? timeouts.first_byte_stream : timeouts.first_byte_plain);
-  }
+  wait(Wait::kFirstByte, facts_.stream ? timeouts.first_byte_stream : timeouts.first_byte_plain);
 }
 
 // Passes on the next part of a body that is not held. One part at a time: the client waits for the
 // replica.
 void Exchange::pump_body() {
+  if (!upstream_unsent_.empty()) {
+    // Told of the client's end while the replica has not taken the part before.
+    if (client_->stream().ended()) on_client_gone();
+    return;
+  }
   char* const buffer = shard_.read_buffer();
   const IoResult got = client_->stream().read(buffer, ProxyShard::kReadBuffer);
-  switch (got.status) {
-    case IoResult::Status::kWouldBlock:
-      return client_->want_read();
-    case IoResult::Status::kEnd:
-    case IoResult::Status::kError:
-      return on_client_gone();
-    case IoResult::Status::kOk:
-      break;
-  }
+  if (!client_sent(got)) return;
   const std::size_t taken = body_.follow({buffer, got.bytes});
   if (taken < got.bytes) input_overrun_ = true;
   shard_.metrics().request_bytes.add(taken);
@@ -270,8 +269,7 @@ void Exchange::upstream_ended(const std::error_code& error) {
   }
   const bool reset = error.value() == ECONNRESET;
   if (head_sent_) {
-    shard_.deps().fleet.request_failed(replica_, RequestFailure::kConnection);
-    return cut(CutReason::kUpstreamLost, ErrorKind::kFault, "the replica's connection was lost");
+    return lose_answer("the replica's connection was lost");
   }
   if (!any_byte_ && upstream_->reused() && !stale_resent_ && body_.held() &&
       shard_.reactor().now() - sent_at_ <= shard_.options().timeouts.stale) {
@@ -285,7 +283,7 @@ void Exchange::upstream_ended(const std::error_code& error) {
   const RequestFailure fault = !any_byte_ && !upstream_->reused() && reset
                                    ? RequestFailure::kRefused
                                    : RequestFailure::kConnection;
-  try_failed(RetryReason::kLost, &fault);
+  try_failed(RetryReason::kLost, fault);
 }
 
 void Exchange::on_replica_gone() {
@@ -293,25 +291,24 @@ void Exchange::on_replica_gone() {
   if (head_sent_ || state_ == State::kTunnel) {
     return cut(CutReason::kReplicaGone, ErrorKind::kFault, "the replica is gone");
   }
-  try_failed(state_ == State::kConnecting ? RetryReason::kRefused : RetryReason::kLost, nullptr);
+  try_failed(state_ == State::kConnecting ? RetryReason::kRefused : RetryReason::kLost,
+             std::nullopt);
 }
 
 void Exchange::drop_upstream() {
   upstream_.reset();
 }
 
-// The try is over without an answer. `report`: what the fleet is told of the replica; null:
-// nothing.
-void Exchange::try_failed(RetryReason reason, const RequestFailure* report) {
-  if (report != nullptr) shard_.deps().fleet.request_failed(replica_, *report);
+// The try is over without an answer. `report`: what the fleet is told of the replica, if anything.
+void Exchange::try_failed(RetryReason reason, std::optional<RequestFailure> report) {
+  if (report) shard_.deps().fleet.request_failed(replica_, *report);
   judge_and_retry(reason);
 }
 
 // What came as an answer is none, for a reason that does not go away (a fixed text).
 void Exchange::bad_answer(std::string_view problem) {
   bad_answer_ = problem;
-  const RequestFailure fault = RequestFailure::kConnection;
-  try_failed(RetryReason::kBadAnswer, &fault);
+  try_failed(RetryReason::kBadAnswer, RequestFailure::kConnection);
 }
 
 void Exchange::judge_and_retry(RetryReason reason) {
@@ -320,6 +317,7 @@ void Exchange::judge_and_retry(RetryReason reason) {
   ticket_ = 0;
   last_failure_ = reason;
   const bool was_sent = fully_sent_;
+  const bool nothing_sent = state_ == State::kConnecting;
   release_charge(Feedback::Event::kFailed);
   drop_upstream();
   failed_.push_back(replica_);
@@ -335,7 +333,7 @@ void Exchange::judge_and_retry(RetryReason reason) {
                                     .retries = retries_,
                                     .retries_after_sent = retries_after_sent_,
                                     .fully_sent = was_sent,
-                                    .body_held = body_.held(),
+                                    .body_whole = body_.held() || nothing_sent,
                                     .stateless = rule_.stateless && !facts_.stored,
                                     .other_candidate = another_candidate()};
   const RetryJudgement judgement = judge_retry(situation, shard_.options().retry);

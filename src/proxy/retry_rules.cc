@@ -6,7 +6,7 @@ namespace pointsman {
 
 RetryJudgement judge_retry(const RetrySituation& situation, const RetryOptions& options) {
   const auto denied = [](RetryDenied why) { return RetryJudgement{RetryVerdict::kDenied, why}; };
-  if (!situation.body_held) return denied(RetryDenied::kNotHeld);
+  if (!situation.body_whole) return denied(RetryDenied::kNotHeld);
   if (situation.retries >= options.tries) return denied(RetryDenied::kTries);
   if (is_loss(situation.failure) && situation.fully_sent) {
     // The replica may have worked on it, and may still be: once more at most, and only where a

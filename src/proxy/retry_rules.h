@@ -24,7 +24,7 @@ struct RetrySituation {
   std::uint32_t retries = 0;             // done so far
   std::uint32_t retries_after_sent = 0;  // of those, after a loss with the request fully sent
   bool fully_sent = false;               // the replica has the whole request
-  bool body_held = true;                 // the body can be sent again from its start
+  bool body_whole = true;                // the body can be sent from its start
   bool stateless = false;                // sending it twice leaves nothing behind
   bool other_candidate = false;          // a usable replica that has not failed this request
 };

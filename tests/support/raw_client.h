@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <gtest/gtest.h>
 
@@ -19,6 +20,17 @@ class RawClient : public RawSocket {
     const std::size_t at = head.find("Content-Length: ");
     if (at == std::string::npos) return head;
     return head + read_exactly(std::stoul(head.substr(at + 16)));
+  }
+
+  // Sends `bytes` again and again, until the other side has taken nothing for a tenth of a second.
+  void fill(std::string_view bytes) {
+    const int socket = socket_.native_handle();
+    const timeval limit{0, 100'000};
+    const timeval none{0, 0};
+    ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    while (::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) {
+    }
+    ::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof none);
   }
 
   void shut_write() { socket_.shutdown(asio::ip::tcp::socket::shutdown_send); }

@@ -106,6 +106,24 @@ TEST_F(StreamTest, AnEndThatComesWithTheLastBytesIsNotMissed) {
   EXPECT_EQ(last_.status, IoResult::Status::kEnd);
 }
 
+// For an owner that has no room for what comes before the end.
+TEST_F(StreamTest, TellsOfAnEndBehindUnreadBytes) {
+  a_->stream->write("unread");
+  b_->stream->want_end();
+  turn();
+  EXPECT_EQ(b_->readable, 0);
+  EXPECT_FALSE(b_->stream->ended());
+  a_->stream->shutdown_send();
+  turn();
+  EXPECT_EQ(b_->readable, 1);
+  EXPECT_TRUE(b_->stream->ended());
+  // One that has been seen already is told too.
+  b_->stream->want_end();
+  turn();
+  EXPECT_EQ(b_->readable, 2);
+  EXPECT_EQ(read(*b_, 100), "unread");
+}
+
 TEST_F(StreamTest, TellsWhenItCanBeWrittenAgain) {
   const std::string much(1 << 20, 'x');
   while (a_->stream->write(much).ok()) {

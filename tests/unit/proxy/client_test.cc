@@ -49,28 +49,56 @@ TEST_P(ClientGone, MidStreamClosesTheReplicasConnectionAtOnce) {
   rig.stop();
 }
 
+// Whatever the size of its request: one that fits the input, held ones that do not, and one that
+// streams through.
 TEST_P(ClientGone, BeforeTheAnswerClosesTheReplicasConnectionAtOnce) {
+  for (const std::size_t size : {10, 16'000, 20'000, 300'000, 2'000'000}) {
+    std::promise<void> asked;
+    std::promise<std::chrono::steady_clock::time_point> closed;
+    FakeReplica replica([&](FakeConnection& connection) {
+      connection.read_request();
+      asked.set_value();
+      connection.read_to_end();
+      closed.set_value(std::chrono::steady_clock::now());
+    });
+    ProxyOptions options;
+    options.limits.max_body = 1'000'000;
+    ProxyRig rig(options);
+    const ReplicaIndex index = rig.add(replica.port());
+    rig.start();
+    RawClient client(rig.port());
+    client.send(post("/v1/chat/completions", std::string(size, ' ')));
+    asked.get_future().wait();
+    const auto left = std::chrono::steady_clock::now();
+    leave(client);
+    EXPECT_LT(closed.get_future().get() - left, milliseconds(100)) << size;
+    EXPECT_TRUE(ProxyRig::eventually([&] { return rig.in_flight(index) == 0; }));
+    EXPECT_TRUE(ProxyRig::eventually([&] {
+      return rig.sum([](auto& shard) { return shard.requests_by_code[499].value(); }) == 1;
+    }));
+    rig.stop();
+  }
+}
+
+// Requests that wait behind the one that is served do not hide the end.
+TEST_P(ClientGone, WithFurtherRequestsSentIsSeenToo) {
   std::promise<void> asked;
-  std::promise<std::chrono::steady_clock::time_point> closed;
+  std::promise<void> closed;
   FakeReplica replica([&](FakeConnection& connection) {
     connection.read_request();
     asked.set_value();
     connection.read_to_end();
-    closed.set_value(std::chrono::steady_clock::now());
+    closed.set_value();
   });
   ProxyRig rig;
-  const ReplicaIndex index = rig.add(replica.port());
+  rig.add(replica.port());
   rig.start();
   RawClient client(rig.port());
   client.send(post("/v1/chat/completions", kChat));
   asked.get_future().wait();
-  const auto left = std::chrono::steady_clock::now();
+  client.send(post("/v1/chat/completions", std::string(50'000, ' ')));
   leave(client);
-  EXPECT_LT(closed.get_future().get() - left, milliseconds(100));
-  EXPECT_TRUE(ProxyRig::eventually([&] { return rig.in_flight(index) == 0; }));
-  EXPECT_TRUE(ProxyRig::eventually([&] {
-    return rig.sum([](auto& shard) { return shard.requests_by_code[499].value(); }) == 1;
-  }));
+  EXPECT_EQ(closed.get_future().wait_for(std::chrono::seconds(5)), std::future_status::ready);
   rig.stop();
 }
 
@@ -214,6 +242,82 @@ TEST(SlowReplica, TakesALargeBodyAtItsOwnPace) {
   client.send(post("/v1/completions", body));
   EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(seen.get_future().get(), HasSubstr("yyyEND"));
+  rig.stop();
+}
+
+// A replica that stops taking a body is given up after the limit on silence.
+TEST(SlowReplica, IsNotWaitedForWithoutEndToTakeABody) {
+  std::promise<void> go;
+  const auto released = go.get_future().share();
+  FakeReplica replica([&](FakeConnection& connection) {
+    connection.read_until("\r\n\r\n");
+    released.wait();
+  });
+  ProxyOptions options;
+  options.limits.max_body = 100'000;
+  options.timeouts.gap = milliseconds(200);
+  ProxyRig rig(options);
+  const ReplicaIndex index = rig.add(replica.port());
+  rig.start();
+  RawClient client(rig.port());
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 500000000\r\n\r\n");
+  client.fill(std::string(1'000'000, 'x'));
+  EXPECT_THAT(client.read_until("\r\n\r\n"), StartsWith("HTTP/1.1 504"));
+  EXPECT_TRUE(ProxyRig::eventually([&] { return rig.in_flight(index) == 0; }));
+  go.set_value();
+  rig.stop();
+}
+
+// Once the replica has taken what there was, it is the client who is waited for, by its own limit.
+TEST(SlowReplica, IsNotBlamedForTheClientsPauses) {
+  std::promise<void> go;
+  const auto released = go.get_future().share();
+  FakeReplica replica([&](FakeConnection& connection) {
+    const std::string head = connection.read_until("\r\n\r\n");
+    released.wait();
+    connection.read_exactly(std::stoul(head.substr(head.find("Content-Length: ") + 16)));
+    connection.send_json("{}");
+    connection.read_to_end();
+  });
+  ProxyOptions options;
+  options.limits.max_body = 100'000;
+  options.timeouts.gap = milliseconds(300);
+  options.timeouts.client_body_gap = milliseconds(1000);
+  ProxyRig rig(options);
+  const ReplicaIndex index = rig.add(replica.port());
+  rig.start();
+  RawClient client(rig.port());
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 500000000\r\n\r\n");
+  client.fill(std::string(1'000'000, 'x'));
+  go.set_value();
+  // The replica takes all; then the client pauses for longer than the replica may.
+  EXPECT_THAT(client.read_until("\r\n\r\n"), StartsWith("HTTP/1.1 408"));
+  EXPECT_TRUE(ProxyRig::eventually([&] { return rig.in_flight(index) == 0; }));
+  EXPECT_EQ(rig.fleet().status(index)->health.faults, 0);
+  rig.stop();
+}
+
+// It takes nothing of a large body; a client that breaks off is noticed at once. (A FIN waits
+// behind what the client's kernel could not send, and so is not seen until then.)
+TEST(SlowReplica, DoesNotHideThatTheClientHasBrokenOff) {
+  std::promise<void> go;
+  const auto released = go.get_future().share();
+  FakeReplica replica([&](FakeConnection& connection) {
+    connection.read_until("\r\n\r\n");
+    released.wait();
+  });
+  ProxyOptions options;
+  options.limits.max_body = 100'000;
+  ProxyRig rig(options);
+  const ReplicaIndex index = rig.add(replica.port());
+  rig.start();
+  RawClient client(rig.port());
+  client.send("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 500000000\r\n\r\n");
+  client.fill(std::string(1'000'000, 'x'));
+  EXPECT_EQ(rig.in_flight(index), 1);
+  client.reset();
+  EXPECT_TRUE(ProxyRig::eventually([&] { return rig.in_flight(index) == 0; }));
+  go.set_value();
   rig.stop();
 }
 

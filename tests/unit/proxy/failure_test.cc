@@ -129,6 +129,29 @@ TEST_F(Failure, AnAnswerWithoutABodyByteIsTriedElsewhere) {
   EXPECT_THAT(ask(), EndsWith(R"({"id":"good"})"));
 }
 
+// Its length is no reason to give a request up that has not been sent to anybody.
+TEST(Refused, ABodyThatIsNotHeldIsTriedElsewhereWhileNothingIsSent) {
+  auto dead = std::make_unique<FakeReplica>([](FakeConnection&) {});
+  FakeReplica good(serve_good);
+  ProxyOptions options;
+  options.limits.max_body = 100'000;
+  ProxyRig rig(options);
+  rig.add(dead->port());
+  rig.add(good.port());
+  dead->stop_accepting();
+  rig.start();
+  for (int i = 0; i < 2; ++i) {
+    RawClient client(rig.port());
+    client.send(post("/v1/completions", std::string(2'000'000, ' ')));
+    EXPECT_THAT(client.read_answer(), EndsWith(R"({"id":"good"})"));
+  }
+  EXPECT_EQ(rig.sum([](auto& shard) {
+    return shard.retries[static_cast<std::size_t>(RetryReason::kRefused)].value();
+  }),
+            1);
+  rig.stop();
+}
+
 TEST_F(Failure, WhatMayHaveBeenStoredIsNotSentAgain) {
   start([](FakeConnection& connection) {
     connection.read_request();
@@ -288,6 +311,56 @@ TEST(Stale, ConnectionsAreReplacedWithoutARetry) {
   EXPECT_GE(rig.sum([](auto& shard) { return shard.stale_resends.value(); }), 4);
   EXPECT_EQ(rig.sum([](auto& shard) { return shard.retries[2].value(); }), 0);
   EXPECT_TRUE(rig.fleet().status(index)->usable);
+  rig.stop();
+}
+
+// Later than that a lost reused connection is a loss like any other.
+TEST(Stale, IsOnlyWhatEndsSoonAfterTheRequest) {
+  std::promise<void> go;
+  const auto late = go.get_future().share();
+  std::promise<void> asked;
+  FakeReplica replica([&](FakeConnection& connection) {
+    connection.read_request();
+    connection.send_json("{}");
+    if (connection.read_request().empty()) return;
+    asked.set_value();
+    late.wait();
+    connection.reset();
+  });
+  ProxyOptions options;
+  options.timeouts.stale = milliseconds(20);
+  ProxyRig rig(options);
+  rig.add(replica.port());
+  rig.start();
+  RawClient client(rig.port());
+  client.send(post("/v1/chat/completions", kChat));
+  EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 200"));
+  client.send(post("/v1/chat/completions", kChat));
+  asked.get_future().wait();
+  const auto end = std::chrono::steady_clock::now() + milliseconds(40);
+  EXPECT_TRUE(ProxyRig::eventually([&] { return std::chrono::steady_clock::now() > end; }));
+  go.set_value();
+  const std::string answer = client.read_answer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 502"));
+  EXPECT_THAT(answer, HasSubstr("X-Pointsman-Error: connection_lost"));
+  EXPECT_EQ(rig.sum([](auto& shard) { return shard.stale_resends.value(); }), 0);
+  rig.stop();
+}
+
+// What could not be sent again does not go over a connection that may prove to be stale.
+TEST(Stale, ABodyThatIsNotHeldGoesOverAFreshConnection) {
+  FakeReplica replica(serve_good);
+  ProxyOptions options;
+  options.limits.max_body = 100'000;
+  ProxyRig rig(options);
+  rig.add(replica.port());
+  rig.start();
+  RawClient client(rig.port());
+  for (const std::size_t size : {10, 2'000'000, 2'000'000}) {
+    client.send(post("/v1/completions", std::string(size, ' ')));
+    EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 200"));
+  }
+  EXPECT_EQ(replica.accepted(), 3);
   rig.stop();
 }
 

@@ -327,13 +327,46 @@ TEST_F(AnswerFraming, TrailersSurvive) {
   EXPECT_THAT(answer, EndsWith("5\r\nhello\r\n0\r\nX-Sum: 1\r\n\r\n"));
 }
 
-TEST_F(AnswerFraming, InterimAnswersAreNotTheAnswer) {
+// RFC 9110, 15.2. Nobody waits for a 100 here: the wish for one is answered by the router.
+TEST_F(AnswerFraming, InterimAnswersGoOnButForThe100) {
   const std::string answer =
       answer_to(post("/v1/chat/completions", "{}", "Connection: close\r\n"),
                 "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\nX: y\r\n\r\n"
+                "HTTP/1.1 103 Early Hints\r\nConnection: X-Hop\r\nX-Hop: 1\r\n"
+                "Content-Length: 5\r\nLink: </a>\r\n\r\n"
                 "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
-  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 102 Processing\r\nX: y\r\n\r\n"
+                                 "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+                                 "HTTP/1.1 200 OK\r\n"));
   EXPECT_THAT(answer, EndsWith("{}"));
+}
+
+TEST_F(AnswerFraming, ClientsOfHttp10GetNoInterimAnswer) {
+  const std::string answer = answer_to("GET /v1/x HTTP/1.0\r\n\r\n",
+                                       "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
+                                       "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}");
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+}
+
+// However the replica's bytes are cut, and however large the body of the answer.
+TEST_F(AnswerFraming, AnInterimAnswerMayComeInPieces) {
+  FakeReplica replica([](FakeConnection& connection) {
+    connection.read_request();
+    for (const char byte : std::string("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")) {
+      connection.send({&byte, 1});
+    }
+    connection.send_json("{}");
+    connection.read_to_end();
+  });
+  ProxyRig rig;
+  rig.add(replica.port());
+  rig.start();
+  RawClient client(rig.port());
+  client.send(post("/v1/chat/completions", kChat));
+  EXPECT_EQ(client.read_until("\r\n\r\n"), "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n");
+  EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 200"));
+  client.close();
+  rig.stop();
 }
 
 TEST_F(AnswerFraming, HeadersOfThisHopDoNotComeBack) {

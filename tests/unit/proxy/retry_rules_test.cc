@@ -70,7 +70,7 @@ TEST(RetryRules, AnAnswerThatIsNoHttpFollowsTheRulesOfALoss) {
 
 TEST(RetryRules, NeedsTheWholeBodyAndAnotherReplica) {
   RetrySituation situation = refused();
-  situation.body_held = false;
+  situation.body_whole = false;
   EXPECT_EQ(denial(situation), RetryDenied::kNotHeld);
   situation = refused();
   situation.other_candidate = false;

@@ -1,5 +1,7 @@
 // Streams of events: what is held back, what is never changed, and how they are cut.
 
+#include <atomic>
+#include <semaphore>
 #include <string>
 
 #include "http/chunk_scanner.h"
@@ -140,6 +142,26 @@ TEST_F(Stream, AnEmptyStreamIsAVisibleErrorWhereNobodyElseIsLeft) {
   EXPECT_THAT(client_->read_answer(), StartsWith("HTTP/1.1 502"));
 }
 
+// The head has gone out after its time; an end without an event is still no good one.
+TEST_F(Stream, AnEmptyStreamIsVisiblyCutWhereItsHeadHasGoneOut) {
+  std::promise<void> go;
+  ProxyOptions options;
+  options.timeouts.head_hold = milliseconds(50);
+  start(
+      [&](FakeConnection& connection) {
+        connection.read_request();
+        connection.begin_stream();
+        go.get_future().wait();
+        connection.end_stream();
+        connection.read_to_end();
+      },
+      options);
+  client_->send(post("/v1/chat/completions", kStream));
+  EXPECT_THAT(client_->read_until("\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  go.set_value();
+  EXPECT_EQ(client_->read_to_end(), "");
+}
+
 // Case D18, after some events.
 TEST_F(Stream, ACutAtAChunkBoundaryEndsWithAnErrorEvent) {
   start([](FakeConnection& connection) {
@@ -226,28 +248,55 @@ TEST_F(Stream, AClientOfHttp10GetsEventsUntilTheClose) {
               EndsWith("\r\n\r\n" + std::string(kToken) + "data: [DONE]\n\n"));
 }
 
-// Case D15: limits are on silence, not on the total.
+// Comments are bytes of the body: a stream of nothing else that ends well is passed on as it came.
+TEST_F(Stream, CommentsAloneAreAWholeStream) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.begin_stream();
+    connection.send_chunk(": queued\n\n");
+    connection.send_chunk(": still queued\n\n");
+    connection.end_stream();
+    connection.read_to_end();
+  });
+  client_->send(post("/v1/chat/completions", kStream));
+  EXPECT_THAT(client_->read_until("\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  EXPECT_EQ(unchunk(client_->read_until("\r\n0\r\n\r\n")), ": queued\n\n: still queued\n\n");
+  EXPECT_EQ(rig_->sum([](auto& shard) { return shard.ttft.value().count(); }), 0);
+}
+
+// Case D15: limits are on silence, not on the total. The client asks for each event, so that the
+// pauses are short however busy the machine is.
 TEST_F(Stream, TheWholeMayLastLongerThanAnyLimit) {
+  constexpr auto kLimit = milliseconds(300);
   ProxyOptions options;
-  options.timeouts.gap = milliseconds(300);
-  options.timeouts.first_byte_stream = milliseconds(300);
+  options.timeouts.gap = kLimit;
+  options.timeouts.first_byte_stream = kLimit;
+  std::counting_semaphore<> asked{0};
+  std::atomic<bool> enough{false};
   start(
-      [](FakeConnection& connection) {
+      [&](FakeConnection& connection) {
         connection.read_request();
         connection.begin_stream();
-        for (int i = 0; i < 8; ++i) {
+        while (!enough) {
           connection.send_chunk(kToken);
-          std::this_thread::sleep_for(milliseconds(100));
+          if (!asked.try_acquire_for(std::chrono::seconds(10))) return;
         }
         connection.end_stream();
         connection.read_to_end();
       },
       options);
   client_->send(post("/v1/chat/completions", kStream));
-  client_->read_until("\r\n\r\n");
-  std::string all;
-  for (int i = 0; i < 8; ++i) all += kToken;
-  EXPECT_EQ(unchunk(client_->read_until("\r\n0\r\n\r\n")), all);
+  EXPECT_THAT(client_->read_until("\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  const auto end = std::chrono::steady_clock::now() + 3 * kLimit;
+  const std::string event = "2f\r\n" + std::string(kToken) + "\r\n";
+  while (std::chrono::steady_clock::now() < end) {
+    ASSERT_EQ(client_->read_exactly(event.size()), event);
+    asked.release();
+  }
+  client_->read_exactly(event.size());
+  enough = true;
+  asked.release();
+  EXPECT_EQ(client_->read_until("0\r\n\r\n"), "0\r\n\r\n");
 }
 
 }  // namespace
