@@ -28,6 +28,7 @@ void add_simulate_command(CLI::App& app) {
   CLI::App* simulate = app.add_subcommand(
       "simulate", "The same policies on a virtual clock against a model of the engine");
   simulate->require_subcommand(1);
+  add_simulate_run_command(*simulate);
   for (const sim::Experiment& experiment : sim::experiments()) {
     const auto flags = std::make_shared<SimulateFlags>();
     CLI::App* command =

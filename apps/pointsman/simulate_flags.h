@@ -14,6 +14,9 @@ struct SimulateFlags {
   std::string csv;
 };
 
+// `simulate run`: any scenario under any policies.
+void add_simulate_run_command(CLI::App& simulate);
+
 void add_simulate_flags(CLI::App& command, SimulateFlags& flags);
 
 // Prints the report and writes the files that were asked for. Throws CLI::RuntimeError where one

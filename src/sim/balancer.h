@@ -46,9 +46,9 @@ class Balancer {
   std::uint32_t number_;
   Router router_;
   RunLog* log_;
-  std::deque<Report> reports_;         // on their way, oldest first
-  std::uint64_t polled_ = 0;           // reports ever polled
-  std::uint64_t arrived_ = 0;          // reports ever arrived
+  std::deque<Report> reports_;        // on their way, oldest first
+  std::uint64_t polled_ = 0;          // reports ever polled
+  std::uint64_t arrived_ = 0;         // reports ever arrived
   std::deque<std::uint64_t> rounds_;  // polled_ at the end of each round on its way
 };
 

@@ -115,7 +115,8 @@ class Cluster final : public EngineSink {
   [[nodiscard]] double growth() const;
 
   [[nodiscard]] bool is_closed() const {
-    return scenario_.arrivals.kind == ArrivalKind::kClosed && scenario_.measure.length <= Duration{};
+    return scenario_.arrivals.kind == ArrivalKind::kClosed &&
+           scenario_.measure.length <= Duration{};
   }
 
   struct Replica {
@@ -286,8 +287,7 @@ RunResult Cluster::run() {
     queue_.put(kStart + warm_up, EventKind::kWindowBegins, 0);
     arrivals_end_ = kStart + length;
     queue_.put(arrivals_end_, EventKind::kArrivalsEnd, 0);
-    sample_interval_ =
-        std::max<Duration>(std::chrono::seconds(1), (length - warm_up) / 5'000);
+    sample_interval_ = std::max<Duration>(std::chrono::seconds(1), (length - warm_up) / 5'000);
     requests_.reserve(static_cast<std::size_t>(
         1.05 * scenario_.arrivals.rate * to_seconds(length - warm_up) + 100));
   } else {
@@ -436,8 +436,7 @@ void Cluster::begin_conversation() {
   // What fits no engine at all is cut.
   Turn& turn = conversation.next;
   turn.output_tokens = std::min(turn.output_tokens, longest_ / 4);
-  turn.new_tokens =
-      std::min(turn.new_tokens, longest_ - conversation.context - turn.output_tokens);
+  turn.new_tokens = std::min(turn.new_tokens, longest_ - conversation.context - turn.output_tokens);
   // The first of a closed loop's users begin together; later ones think first.
   const bool waits = scenario_.arrivals.kind == ArrivalKind::kClosed && sent_ > 0;
   queue_.put(waits ? now_ + from_seconds(turn.think_s) : now_, EventKind::kTurn, place);
@@ -447,8 +446,8 @@ void Cluster::send_turn(std::uint32_t place) {
   Conversation& conversation = conversations_[place];
   if (now_ >= arrivals_end_) return;
   if (is_closed()) {
-    const auto first_measured = static_cast<std::uint64_t>(
-        scenario_.measure.warm_up * static_cast<double>(requests_wanted()));
+    const auto first_measured = static_cast<std::uint64_t>(scenario_.measure.warm_up *
+                                                           static_cast<double>(requests_wanted()));
     if (sent_ == requests_wanted()) {
       arrivals_end_ = now_;
       end_window();

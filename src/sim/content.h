@@ -45,8 +45,7 @@ inline void append_block_hashes(const Content& content, std::uint32_t tokens,
 }
 
 // The first `tokens` of the content in the engine's blocks.
-inline void append_chain(const Content& content, std::uint32_t tokens,
-                         std::vector<ChainRun>& out) {
+inline void append_chain(const Content& content, std::uint32_t tokens, std::vector<ChainRun>& out) {
   std::uint32_t block = 0;
   for (const ContentRun& run : content) {
     const std::uint32_t end = std::min(run.end, tokens) / kBlockTokens;

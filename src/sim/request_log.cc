@@ -28,8 +28,8 @@ bool has_tpot(const Entry& entry) {
 template <typename Value>
 auto quantile_of(std::span<Entry> entries, double q, Value&& value) {
   const double rank = std::ceil(q * static_cast<double>(entries.size())) - 1;
-  const auto at = entries.begin() + static_cast<std::ptrdiff_t>(
-                                        std::clamp(rank, 0.0, entries.size() - 1.0));
+  const auto at =
+      entries.begin() + static_cast<std::ptrdiff_t>(std::clamp(rank, 0.0, entries.size() - 1.0));
   std::nth_element(entries.begin(), at, entries.end(),
                    [&](const Entry& a, const Entry& b) { return value(a) < value(b); });
   return value(*at);
@@ -75,8 +75,8 @@ void RequestLog::measure(const MeasureSpec& spec, double seconds, RunResult& res
     ttft_sum += entry.ttft;
     e2e_sum += entry.e2e;
     const bool prompt = overhead + to_seconds(entry.ttft) <= spec.goodput_ttft_s;
-    const bool steady = spec.goodput_tpot_s <= 0 || !has_tpot(entry) ||
-                        tpot(entry) * 1e-9 <= spec.goodput_tpot_s;
+    const bool steady =
+        spec.goodput_tpot_s <= 0 || !has_tpot(entry) || tpot(entry) * 1e-9 <= spec.goodput_tpot_s;
     if (prompt && steady) ++good;
   }
   const double count = result.requests;

@@ -13,7 +13,7 @@ namespace pointsman::sim {
 struct RunResult {
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-  double requests = 0;        // measured
+  double requests = 0;         // measured
   double offered_rps = kNone;  // measured requests over the measured time
 
   double ttft_mean_s = kNone;

@@ -101,7 +101,8 @@ void set_replicas(Scenario& scenario, std::uint32_t replicas) {
   std::vector<ReplicaSpec> list;
   // The special pools keep their sizes as far as one general replica is left.
   for (const ReplicaSpec& replica : scenario.replicas) {
-    if (replica.pool != PoolPurpose::kGeneral && list.size() + 1 < replicas) list.push_back(replica);
+    if (replica.pool != PoolPurpose::kGeneral && list.size() + 1 < replicas)
+      list.push_back(replica);
   }
   std::vector<ReplicaSpec> general;
   for (const ReplicaSpec& replica : scenario.replicas) {

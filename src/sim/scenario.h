@@ -19,9 +19,9 @@ namespace pointsman::sim {
 // One simulated engine behind the balancers.
 struct ReplicaSpec {
   EngineConfig engine;
-  double weight = 1;                            // capacity that the balancers are told
-  PoolPurpose pool = PoolPurpose::kGeneral;     // its pool where the run is segregated
-  double slowness = 1;                          // factor on every step's time
+  double weight = 1;                         // capacity that the balancers are told
+  PoolPurpose pool = PoolPurpose::kGeneral;  // its pool where the run is segregated
+  double slowness = 1;                       // factor on every step's time
 };
 
 enum class PollPhase : std::uint8_t {
@@ -95,10 +95,10 @@ struct MeasureSpec {
   std::uint64_t requests = 15'000;
   // Instead of it, the time for which requests arrive. 0: by `requests`.
   Duration length{};
-  double warm_up = 0.2;           // share of that time whose requests are not measured
-  Duration overhead{};            // added to each time to first token: network, parsing, tokenizing
-  double goodput_ttft_s = 0.5;    // a request is good with at most this time to first token,
-  double goodput_tpot_s = 0;      // and at most this time per output token after it; 0: any
+  double warm_up = 0.2;         // share of that time whose requests are not measured
+  Duration overhead{};          // added to each time to first token: network, parsing, tokenizing
+  double goodput_ttft_s = 0.5;  // a request is good with at most this time to first token,
+  double goodput_tpot_s = 0;    // and at most this time per output token after it; 0: any
   std::uint32_t closed_loop_users = 0;  // per replica, of the closed-loop rate; 0: not measured
 };
 

@@ -40,7 +40,8 @@ double WorkloadSpec::expected_turns() const {
   // Σ over k of P(turns > k): the law exceeds k where it would round to more than k.
   double mean = 1;
   for (double k = 1; k < kMostTurns; ++k) {
-    const double z = (std::log((k + 0.5) / turns_mean) + turns_sigma * turns_sigma / 2) / turns_sigma;
+    const double z =
+        (std::log((k + 0.5) / turns_mean) + turns_sigma * turns_sigma / 2) / turns_sigma;
     const double above = 0.5 * std::erfc(z / std::sqrt(2.0));
     mean += above;
     if (above < 1e-15 && k > turns_mean) break;

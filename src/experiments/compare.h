@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "core/registry.h"
+#include "experiments/record.h"
+#include "experiments/report.h"
+#include "sim/run_result.h"
+#include "sim/scenario.h"
+
+namespace pointsman::sim {
+
+// How often and with how many threads arms are run.
+struct CompareOptions {
+  int seeds = 1;
+  std::uint64_t first_seed = 1;
+  int jobs = 1;
+  std::function<void(std::size_t, std::size_t)> progress{};  // (runs ended, runs in all)
+};
+
+// The results of every arm, by arm and then by seed. Every arm sees the same seeds, so that two
+// arms may be compared seed by seed. Throws std::invalid_argument as run() does.
+[[nodiscard]] std::vector<std::vector<RunResult>> run_arms(const Scenario& scenario,
+                                                           std::span<const Arm> arms,
+                                                           const Registry& registry,
+                                                           const CompareOptions& options);
+
+// The row of an arm: "policy", "arm", and each measure's mean over the seeds by its key with the
+// interval as "<key>_ci95". Seeds in which a quantity was not measured are left out of its mean.
+[[nodiscard]] Record arm_row(const Arm& arm, std::span<const RunResult> results);
+
+// All that a scenario says, for the files: with it and a seed the run can be repeated.
+[[nodiscard]] Record scenario_record(const Scenario& scenario);
+
+// Columns of the measures that most tables show.
+[[nodiscard]] std::vector<Column> arm_columns(const Scenario& scenario);
+
+// What a reader has to be told of the rows: a load above the capacity, failed requests.
+[[nodiscard]] std::vector<std::string> arm_notes(std::span<const Arm> arms,
+                                                 std::span<const std::vector<RunResult>> results);
+
+}  // namespace pointsman::sim
