@@ -20,7 +20,7 @@
 #include "sim/load_meter.h"
 #include "sim/prefix_sources.h"
 #include "sim/request_log.h"
-#include "sim/stepped_engine.h"
+#include "sim/virtual_engine.h"
 
 namespace pointsman::sim {
 namespace {
@@ -42,7 +42,7 @@ enum class EventKind : std::uint8_t {
   kFault,
 };
 
-class Cluster final : public EngineSink {
+class Cluster {
  public:
   Cluster(const Scenario& scenario, const PolicySpec& policy, const Registry& registry,
           std::uint64_t seed, RunLog* log);
@@ -100,8 +100,10 @@ class Cluster final : public EngineSink {
   [[nodiscard]] Signals signals_of(ReplicaIndex replica, Duration max_age);
 
   // --- the engines
-  void first_token(RequestId request, TimePoint at, std::uint32_t cached_tokens) override;
-  void finished(RequestId request, TimePoint at) override;
+  // Runs the replica up to now, and tells of what it has brought.
+  void advance(ReplicaIndex replica);
+  void first_token(RequestId request, TimePoint at, std::uint32_t cached_tokens);
+  void finished(RequestId request, TimePoint at);
   void schedule_engine(ReplicaIndex replica);
   void fail(std::uint32_t place, TimePoint at);
 
@@ -124,7 +126,7 @@ class Cluster final : public EngineSink {
     bool reports = true;
     TimePoint scheduled = kForever;  // of its entry in the queue
     std::uint32_t version = 0;       // of that entry
-    Duration busy_before{};          // the window
+    EngineTime busy_before{};        // the window
   };
 
   const Scenario& scenario_;
@@ -148,7 +150,7 @@ class Cluster final : public EngineSink {
   std::uint64_t in_flight_ = 0;
   std::uint64_t sent_ = 0;
 
-  std::vector<SteppedEngine> engines_;
+  std::vector<VirtualEngine> engines_;
   std::vector<Replica> replicas_;
   FleetView view_;
   std::unique_ptr<SharedIndex> shared_index_;
@@ -168,7 +170,7 @@ class Cluster final : public EngineSink {
   std::uint64_t samples_ = 0;
   double kv_sum_ = 0;
   std::vector<std::pair<double, double>> backlog_;  // seconds of the window, requests in flight
-  Duration busy_{};
+  EngineTime busy_{};
   std::uint64_t completions_ = 0;  // within the window
   std::uint64_t arrivals_measured_ = 0;
   std::uint64_t prompt_sum_ = 0;
@@ -227,7 +229,7 @@ Cluster::Cluster(const Scenario& scenario, const PolicySpec& policy, const Regis
   engines_.reserve(scenario.replicas.size());
   for (const ReplicaSpec& replica : scenario.replicas) {
     engines_.emplace_back(replica.engine);
-    engines_.back().slow_down(replica.slowness);
+    if (replica.slowness != 1) engines_.back().slow_down(replica.slowness, kStart);
     longest = std::min(longest, replica.engine.capacity_tokens());
   }
   longest_ = static_cast<std::uint32_t>(longest);
@@ -330,7 +332,7 @@ RunResult Cluster::run() {
       case EventKind::kEngine:
         if (event.version == replicas_[event.subject].version) {
           replicas_[event.subject].scheduled = kForever;
-          engines_[event.subject].advance(now_, *this);
+          advance(event.subject);
           schedule_engine(event.subject);
         }
         break;
@@ -371,7 +373,8 @@ RunResult Cluster::run() {
   }
   if (seconds > 0) {
     result.offered_rps = static_cast<double>(arrivals_measured_) / seconds;
-    result.busy_share = to_seconds(busy_) / (seconds * static_cast<double>(engines_.size()));
+    result.busy_share = std::chrono::duration<double>(busy_).count() /
+                        (seconds * static_cast<double>(engines_.size()));
     result.cv_load = meter_.mean_cv();
     result.mean_in_flight = meter_.mean_total();
   }
@@ -387,8 +390,8 @@ RunResult Cluster::run() {
   result.pool_fallbacks = static_cast<double>(fallbacks_);
   result.retried = static_cast<double>(retried_);
   result.failed = static_cast<double>(failed_);
-  for (const SteppedEngine& engine : engines_) {
-    result.preemptions += static_cast<double>(engine.state().preemptions);
+  for (const VirtualEngine& engine : engines_) {
+    result.preemptions += static_cast<double>(engine.state(now_).preemptions);
   }
   result.balancers = static_cast<double>(balancers_.size());
   result.poll_s = to_seconds(spec.poll);
@@ -536,7 +539,7 @@ void Cluster::send(std::uint32_t place, std::span<const ReplicaIndex> excluded) 
   Balancer& balancer = balancers_[flight.balancer];
   const bool live = scenario_.balancers.poll <= Duration{};
   if (live || exact_index_ != nullptr) {
-    for (ReplicaIndex i = 0; i < engines_.size(); ++i) engines_[i].advance(now_, *this);
+    for (ReplicaIndex i = 0; i < engines_.size(); ++i) advance(i);
   }
   if (live) {
     poll(balancer);
@@ -549,7 +552,8 @@ void Cluster::send(std::uint32_t place, std::span<const ReplicaIndex> excluded) 
     blocks_.clear();
     append_block_hashes(flight.content, flight.prompt_tokens, features_.block_tokens, blocks_);
     features_.blocks = blocks_;
-    if (exact_index_ != nullptr) exact_index_->set_content(flight.content, flight.prompt_tokens);
+    if (exact_index_ != nullptr)
+      exact_index_->set_content(flight.content, flight.prompt_tokens, now_);
   }
   Decision decision = balancer.decide(features_, view_, excluded, now_);
   if (decision.verdict != Decision::Verdict::kSend) {
@@ -567,12 +571,17 @@ void Cluster::send(std::uint32_t place, std::span<const ReplicaIndex> excluded) 
   meter_.change(flight.replica, 1, now_);
   chain_.clear();
   append_chain(flight.content, flight.prompt_tokens + flight.output_tokens, chain_);
-  engines_[flight.replica].submit(place, flight.prompt_tokens, flight.output_tokens, chain_, now_);
+  advance(flight.replica);
+  engines_[flight.replica].submit({.id = place,
+                                   .prompt_tokens = flight.prompt_tokens,
+                                   .output_tokens = flight.output_tokens,
+                                   .chain = chain_},
+                                  now_);
   schedule_engine(flight.replica);
 }
 
 Signals Cluster::signals_of(ReplicaIndex replica, Duration max_age) {
-  const EngineState state = engines_[replica].state();
+  const EngineState state = engines_[replica].state(now_);
   Signals signals;
   signals.max_age = max_age;
   signals.kv_usage = static_cast<float>(state.kv_usage);
@@ -589,7 +598,7 @@ void Cluster::poll(Balancer& balancer) {
   const Duration max_age = interval > Duration{} ? 3 * interval : Duration(std::chrono::hours(1));
   for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
     if (!replicas_[i].alive || !replicas_[i].reports) continue;
-    engines_[i].advance(now_, *this);
+    advance(i);
     balancer.poll(i, signals_of(i, max_age));
   }
   balancer.end_round();
@@ -616,6 +625,16 @@ void Cluster::schedule_engine(ReplicaIndex replica) {
   state.scheduled = at;
   ++state.version;
   if (at != kForever) queue_.put(at, EventKind::kEngine, replica, state.version);
+}
+
+void Cluster::advance(ReplicaIndex replica) {
+  for (const EngineReport& report : engines_[replica].advance(now_)) {
+    if (report.kind == EngineReportKind::kFirstToken) {
+      first_token(report.request, report.at, report.cached);
+    } else {
+      finished(report.request, report.at);
+    }
+  }
 }
 
 void Cluster::first_token(RequestId request, TimePoint at, std::uint32_t cached_tokens) {
@@ -713,13 +732,13 @@ void Cluster::rebuild_view() {
 
 void Cluster::strike(const FaultSpec& fault) {
   Replica& replica = replicas_[fault.replica];
-  SteppedEngine& engine = engines_[fault.replica];
-  engine.advance(now_, *this);
+  VirtualEngine& engine = engines_[fault.replica];
+  advance(fault.replica);
   switch (fault.kind) {
     case FaultKind::kDies: {
       replica.alive = false;
       rebuild_view();
-      engine.clear();
+      engine.clear(now_);
       schedule_engine(fault.replica);
       std::vector<std::uint32_t> lost;
       for (std::uint32_t i = 0; i < flights_.size(); ++i) {
@@ -735,7 +754,7 @@ void Cluster::strike(const FaultSpec& fault) {
       rebuild_view();
       break;
     case FaultKind::kSlows:
-      engine.slow_down(scenario_.replicas[fault.replica].slowness * fault.factor);
+      engine.slow_down(scenario_.replicas[fault.replica].slowness * fault.factor, now_);
       break;
     case FaultKind::kStopsReporting:
       replica.reports = false;
@@ -754,8 +773,8 @@ void Cluster::begin_window() {
   window_begin_ = now_;
   meter_.begin(now_);
   for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
-    engines_[i].advance(now_, *this);
-    replicas_[i].busy_before = engines_[i].state().busy;
+    advance(i);
+    replicas_[i].busy_before = engines_[i].state(now_).busy;
   }
   queue_.put(now_ + sample_interval_, EventKind::kSample, 0);
 }
@@ -766,17 +785,17 @@ void Cluster::end_window() {
   window_end_ = now_;
   meter_.end(now_);
   for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
-    engines_[i].advance(now_, *this);
-    busy_ += engines_[i].state().busy - replicas_[i].busy_before;
+    advance(i);
+    busy_ += engines_[i].state(now_).busy - replicas_[i].busy_before;
   }
 }
 
 void Cluster::sample() {
   if (!measuring_) return;
   ++samples_;
-  for (SteppedEngine& engine : engines_) {
-    engine.advance(now_, *this);
-    kv_sum_ += engine.state().kv_usage;
+  for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
+    advance(i);
+    kv_sum_ += engines_[i].state(now_).kv_usage;
   }
   backlog_.emplace_back(to_seconds(now_ - window_begin_), static_cast<double>(meter_.total()));
   queue_.put(now_ + sample_interval_, EventKind::kSample, 0);

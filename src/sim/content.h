@@ -6,7 +6,8 @@
 
 #include "core/features.h"
 #include "sim/chance.h"
-#include "sim/stepped_engine.h"
+#include "sim/engine_config.h"
+#include "sim/kv_model.h"
 
 namespace pointsman::sim {
 

@@ -2,7 +2,8 @@
 
 namespace pointsman::sim {
 
-void ExactIndex::set_content(const Content& content, std::uint32_t prompt_tokens) {
+void ExactIndex::set_content(const Content& content, std::uint32_t prompt_tokens, TimePoint now) {
+  now_ = now;
   chain_.clear();
   append_chain(content, prompt_tokens, chain_);
 }
@@ -10,8 +11,8 @@ void ExactIndex::set_content(const Content& content, std::uint32_t prompt_tokens
 void ExactIndex::match(const Features& features, PrefixMatches& out) {
   const std::uint32_t granularity = features.block_tokens;
   for (ReplicaIndex replica = 0; replica < engines_.size(); ++replica) {
-    const std::size_t held = engines_[replica].cached_blocks(chain_);
-    const auto blocks = static_cast<std::uint32_t>(held * kBlockTokens / granularity);
+    const std::uint32_t held = engines_[replica].cached_blocks(chain_, now_);
+    const std::uint32_t blocks = held * kBlockTokens / granularity;
     if (blocks > 0) out.holders.push_back({replica, blocks});
   }
   std::uint32_t shared = 0;

@@ -7,7 +7,7 @@
 
 #include "core/prefix_source.h"
 #include "sim/content.h"
-#include "sim/stepped_engine.h"
+#include "sim/virtual_engine.h"
 
 namespace pointsman::sim {
 
@@ -35,10 +35,10 @@ class SharedIndex final : public PrefixSource {
 // predicting index does: from what was sent.
 class ExactIndex final : public PrefixSource {
  public:
-  explicit ExactIndex(std::span<const SteppedEngine> engines) : engines_(engines) {}
+  explicit ExactIndex(std::span<VirtualEngine> engines) : engines_(engines) {}
 
-  // What the request that is decided next says.
-  void set_content(const Content& content, std::uint32_t prompt_tokens);
+  // What the request that is decided next, at `now`, says. All engines have advanced to then.
+  void set_content(const Content& content, std::uint32_t prompt_tokens, TimePoint now);
 
   void match(const Features& features, PrefixMatches& out) override;
   void sent(const Features& features, ReplicaIndex replica) override;
@@ -51,7 +51,8 @@ class ExactIndex final : public PrefixSource {
     bool shared = false;
   };
 
-  std::span<const SteppedEngine> engines_;
+  std::span<VirtualEngine> engines_;
+  TimePoint now_{};
   std::unordered_map<std::uint64_t, Seen> seen_;  // by run, of those that can be shared
   std::vector<ChainRun> chain_;                   // of the request
 };
