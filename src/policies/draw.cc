@@ -30,6 +30,16 @@ std::span<const ReplicaIndex> Draw::operator()(Context& context,
   return drawn_;
 }
 
+void Draw::narrow(Context& context, Candidates& candidates, std::size_t count) {
+  const std::span<const ReplicaIndex> drawn =
+      (*this)(context, candidates.view(), count, From::kUnsaturated);
+  if (drawn.empty()) {
+    context.reason = Reason::kAllSaturated;
+  } else {
+    candidates.assign(drawn);
+  }
+}
+
 bool Draw::take(Context& context, ReplicaIndex replica, From from) {
   if (std::find(drawn_.begin(), drawn_.end(), replica) != drawn_.end()) return false;
   if (from == From::kUnsaturated && saturated(context, replica)) return false;

@@ -7,6 +7,7 @@
 
 #include "core/context.h"
 #include "core/replica.h"
+#include "core/stage.h"
 
 namespace pointsman {
 
@@ -25,6 +26,10 @@ class Draw {
   std::span<const ReplicaIndex> operator()(Context& context,
                                            std::span<const ReplicaIndex> candidates,
                                            std::size_t count, From from);
+
+  // Narrows the candidates to up to `count` unsaturated ones. Where all are saturated all stay, and
+  // the reason says so.
+  void narrow(Context& context, Candidates& candidates, std::size_t count);
 
  private:
   bool take(Context& context, ReplicaIndex replica, From from);

@@ -34,13 +34,7 @@ void PrefixHolders::sample(Context& context, Candidates& candidates) {
     context.reason = Reason::kValve;
     break;
   }
-  const std::span<const ReplicaIndex> drawn =
-      draw_(context, candidates.view(), options_.choices, Draw::From::kUnsaturated);
-  if (drawn.empty()) {
-    context.reason = Reason::kAllSaturated;
-    return;
-  }
-  candidates.assign(drawn);
+  draw_.narrow(context, candidates, options_.choices);
 }
 
 void PrefixHolders::picked(const Context& context, ReplicaIndex replica) {

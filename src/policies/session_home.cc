@@ -19,13 +19,7 @@ void SessionHome::sample(Context& context, Candidates& candidates) {
     }
     context.reason = Reason::kValve;
   }
-  const std::span<const ReplicaIndex> drawn =
-      draw_(context, candidates.view(), options_.choices, Draw::From::kUnsaturated);
-  if (drawn.empty()) {
-    context.reason = Reason::kAllSaturated;
-    return;
-  }
-  candidates.assign(drawn);
+  draw_.narrow(context, candidates, options_.choices);
 }
 
 }  // namespace pointsman

@@ -1,0 +1,81 @@
+"""What the documents say outside of the generated pages: links lead somewhere, figures are true."""
+
+import json
+import re
+import subprocess
+
+import pytest
+from support.processes import POINTSMAN, ROOT
+
+PAGES = sorted(ROOT.glob("*.md")) + sorted((ROOT / "docs").rglob("*.md"))
+
+
+def output(*words):
+    return subprocess.run(
+        [POINTSMAN, *words], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_places_in_the_source_exist(page):
+    text = page.read_text()
+    missing = [
+        link
+        for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
+        if not link.startswith("http") and not (page.parent / link).exists()
+    ]
+    sources = re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:h|cc))`", text)
+    missing += [
+        place for place in sources if not any((ROOT / base / place).exists() for base in (".", "src"))
+    ]
+    assert not missing
+
+
+def defaults():
+    """Configuration keys and preset options as the program has them, by name."""
+    example = str(ROOT / "examples/minimal.yaml")
+    values = dict(line.split()[:2] for line in output("check", "-c", example).splitlines() if line)
+    for preset in json.loads(output("policies", "--json"))["policies"]:
+        for option in preset["options"]:
+            values[f"{preset['name']}.{option['name']}"] = option["default"]
+    return values
+
+
+def test_figures_in_the_concept_pages_are_the_defaults():
+    value = defaults()
+
+    def number(name):
+        return f"{float(value[name]):,.0f}"
+
+    work = {key.split(".")[1]: v for key, v in value.items() if key.startswith("least_work.")}
+    assert value["ring_hash.balance"] == value["maglev.balance"]
+    statements = {
+        "load_signals": [
+            f"- live KV ≥ {value['saturation.kv']}",
+            f"- live queue ≥ {value['saturation.queue']}",
+            f"- outstanding prefill ≥ {number('saturation.prefill_tokens')} tokens",
+        ],
+        "release_valve": [
+            f"ceil({value['ring_hash.balance']} × (in flight in the pool + 1)",
+            f"lately sent the same first {value['prefix_aware.tokens']:.0f} tokens",
+        ],
+        "segregation": [
+            f"prompt has more than {number('segregation.long_context_tokens')} tokens",
+            f"is above {number('segregation.long_generation_tokens')};",
+        ],
+        "least_work": [
+            f"cost = s · ({work['base_tokens']:.0f} + Q + {work['shared_weight']:.0f}·u_shared"
+            f" + {work['private_weight']:.0f}·u_private + {work['decode_tokens']:.0f}·L·d)",
+            f"+ {work['kv_weight']:,.0f} · max(0, kv + prompt ÷ capacity − {work['kv_knee']})",
+            f"live KV use; {work['unknown_kv']} where there is no fresh reading",
+            f"{work['speed_gain']:.0%} a sample".replace("%", " %"),
+            f"Within ±{work['speed_dead_band']:.0%} of the median".replace("%", " %"),
+        ],
+    }
+    assert work["speed_samples"] == 20  # "twenty streams"
+    for page, sentences in statements.items():
+        text = " ".join((ROOT / f"docs/concepts/{page}.md").read_text().split())
+        for sentence in sentences:
+            assert sentence in text, page
+    admin = (ROOT / "docs/admin.md").read_text()
+    assert f"`admin` listens on `{value['admin']}` unless told otherwise" in admin
