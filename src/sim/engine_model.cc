@@ -38,6 +38,7 @@ void EngineModel::submit(const EngineRequest& spec) {
   request.cached = 0;
   request.next_waiting = kNone;
   request.admitted = false;
+  request.deferred = false;
   request.blocks.reset(spec.chain);
   (first_waiting_ == kNone ? first_waiting_ : requests_[last_waiting_].next_waiting) = place;
   last_waiting_ = place;
@@ -45,12 +46,18 @@ void EngineModel::submit(const EngineRequest& spec) {
 }
 
 bool EngineModel::cancel(RequestId id) {
-  for (std::size_t i = 0; i < running_.size(); ++i) {
-    const std::uint32_t place = running_[i];
+  for (std::size_t i = 0; i < decodes_.size(); ++i) {
+    if (requests_[decodes_.request(i)].id != id) continue;
+    drop_decode(i);
+    disturbed_ = true;
+    return true;
+  }
+  for (const std::uint32_t place : prefills_) {
     if (requests_[place].id != id) continue;
-    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+    std::erase(prefills_, place);
     kv_.release(requests_[place].blocks);
     unused_.push_back(place);
+    disturbed_ = true;
     return true;
   }
   std::uint32_t before = kNone;
@@ -62,17 +69,20 @@ bool EngineModel::cancel(RequestId id) {
     if (after == kNone) last_waiting_ = before;
     --waiting_;
     unused_.push_back(place);
+    disturbed_ = true;
     return true;
   }
   return false;
 }
 
 void EngineModel::clear() {
-  for (const std::uint32_t place : running_) {
+  while (!decodes_.empty()) drop_decode(decodes_.size() - 1);
+  decodes_.clear();
+  for (const std::uint32_t place : prefills_) {
     kv_.release(requests_[place].blocks);
     unused_.push_back(place);
   }
-  running_.clear();
+  prefills_.clear();
   for (; first_waiting_ != kNone; first_waiting_ = requests_[first_waiting_].next_waiting) {
     unused_.push_back(first_waiting_);
   }
@@ -87,9 +97,11 @@ std::optional<EngineTime> EngineModel::begin_step() {
   if (idle()) return std::nullopt;
   work_ = {};
   budget_ = config_.max_num_batched_tokens;
-  short_of_blocks_ = false;
-  preempted_ = !schedule_running();
-  if (!preempted_) schedule_waiting();
+  disturbed_ = false;
+  if (!decodes_.empty()) schedule_decodes();
+  if (!prefills_.empty()) schedule_prefill_under_way();
+  // A step with a preemption admits nothing.
+  if (!disturbed_) schedule_waiting();
   // A running request is preempted only in favour of an older one, and whatever was submitted fits
   // an empty cache: so each step advances at least the oldest request.
   assert(work_.tokens > 0);
@@ -100,38 +112,68 @@ std::optional<EngineTime> EngineModel::begin_step() {
   return took_;
 }
 
-bool EngineModel::schedule_running() {
-  bool preempted = false;
-  for (std::size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
-    Request& request = requests_[running_[i]];
-    const std::uint32_t tokens = std::min(request.known() - request.computed, budget_);
-    const std::uint32_t total = blocks_for(request.computed + tokens);
-    bool room = kv_.grow(request.blocks, total);
-    while (!room && i < running_.size()) {
-      preempt_youngest();
-      preempted = true;
-      // With i past the end the request that asked was itself the youngest.
-      room = i < running_.size() && kv_.grow(request.blocks, total);
-    }
-    if (room) schedule(request, tokens);
+// Admission leaves each running request at least one token of the budget. So all decodes get theirs
+// in every step, and what is left goes to the prefill.
+void EngineModel::schedule_decodes() {
+  assert(running() <= budget_);
+  if (deferred_ < decodes_.size() || !kv_.take(decodes_.blocks_for_next_step())) {
+    decode_one_by_one();
   }
-  return !preempted;
+  decodes_.begin_step();
+  const std::size_t count = decodes_.size();
+  budget_ -= static_cast<std::uint32_t>(count);
+  work_.tokens += count;
+  work_.sequences += count;
+  work_.decode_context += decodes_.total_context();
+}
+
+// The decodes of a step in their order, where one may preempt another, or fill blocks that others
+// use as well.
+void EngineModel::decode_one_by_one() {
+  bring_all_up_to_date();
+  for (std::size_t i = 0; i < decodes_.size(); ++i) {
+    KvHolding& blocks = requests_[decodes_.request(i)].blocks;
+    const std::uint32_t tokens = decodes_.context(i) + 1;
+    bool room = kv_.grow(blocks, blocks_for(tokens));
+    while (!room && i < decodes_.size()) {
+      preempt_youngest();
+      // With i past the end the request that asked was itself the youngest.
+      room = i < decodes_.size() && kv_.grow(blocks, blocks_for(tokens));
+    }
+    if (room) kv_.publish(blocks, tokens / kBlockTokens);
+  }
+  for (std::size_t i = 0; i < decodes_.size(); ++i) defer_if_alone(decodes_.request(i));
+}
+
+void EngineModel::schedule_prefill_under_way() {
+  assert(prefills_.size() == 1);
+  Request& request = requests_[prefills_.front()];
+  const std::uint32_t tokens = std::min(request.known() - request.computed, budget_);
+  if (kv_.grow(request.blocks, blocks_for(request.computed + tokens))) {
+    schedule(request, tokens);
+  } else {
+    preempt_youngest();
+  }
 }
 
 void EngineModel::schedule_waiting() {
-  while (first_waiting_ != kNone && budget_ > 0 && running_.size() < config_.max_num_seqs) {
+  while (first_waiting_ != kNone && budget_ > 0 && running() < config_.max_num_seqs) {
     const std::uint32_t place = first_waiting_;
     Request& request = requests_[place];
-    const KvModel::Hit hit = kv_.find(request.blocks.chain(), request.hit_limit());
+    const std::span<const ChainRun> chain = request.blocks.chain();
+    for (std::uint32_t filler = kv_.filler(chain); filler != KvModel::kNobody;
+         filler = kv_.filler(chain)) {
+      stop_deferring(filler);
+    }
+    const KvModel::Hit hit = kv_.find(chain, request.hit_limit());
     const std::uint32_t cached = hit.blocks * kBlockTokens;
     const std::uint32_t tokens = std::min(request.known() - cached, budget_);
-    short_of_blocks_ = !kv_.admit(request.blocks, hit, blocks_for(cached + tokens));
-    if (short_of_blocks_) return;
+    if (!kv_.admit(request.blocks, hit, blocks_for(cached + tokens))) return;
 
     first_waiting_ = request.next_waiting;
     if (first_waiting_ == kNone) last_waiting_ = kNone;
     --waiting_;
-    running_.push_back(place);
+    prefills_.push_back(place);
     request.computed = cached;
     if (!request.admitted) {
       request.admitted = true;
@@ -143,6 +185,7 @@ void EngineModel::schedule_waiting() {
   }
 }
 
+// A chunk of a prompt; or of prompt and answer, of a request that comes back.
 void EngineModel::schedule(Request& request, std::uint32_t tokens) {
   request.scheduled = tokens;
   budget_ -= tokens;
@@ -156,14 +199,24 @@ void EngineModel::schedule(Request& request, std::uint32_t tokens) {
   }
   // As in the engine, blocks are findable as soon as they are scheduled: a request admitted in the
   // same step already shares them.
-  const std::uint32_t full = (request.computed + tokens) / kBlockTokens;
-  if (full > request.blocks.findable()) kv_.publish(request.blocks, full);
+  kv_.publish(request.blocks, (request.computed + tokens) / kBlockTokens);
 }
 
 void EngineModel::preempt_youngest() {
-  const std::uint32_t place = running_.back();
+  std::uint32_t place = kNone;
+  if (prefills_.empty()) {
+    const std::size_t last = decodes_.size() - 1;
+    place = decodes_.request(last);
+    Request& request = requests_[place];
+    request.generated = decodes_.context(last) + 1 - request.prompt;
+    if (request.deferred) --deferred_;
+    request.deferred = false;
+    decodes_.remove(last);
+  } else {
+    place = prefills_.back();
+    prefills_.pop_back();
+  }
   Request& request = requests_[place];
-  running_.pop_back();
   request.next_waiting = first_waiting_;
   if (first_waiting_ == kNone) last_waiting_ = place;
   first_waiting_ = place;
@@ -171,6 +224,7 @@ void EngineModel::preempt_youngest() {
   kv_.release(request.blocks);
   request.computed = 0;
   assert(request.scheduled == 0);  // only requests not yet looked at in this step are younger
+  disturbed_ = true;
   ++counters_.preemptions;
 }
 
@@ -178,50 +232,109 @@ const std::vector<EngineEvent>& EngineModel::finish_step(EngineTokens tokens) {
   assert(in_step_);
   in_step_ = false;
   events_.clear();
-  std::size_t kept = 0;
-  for (const std::uint32_t place : running_) {
-    Request& request = requests_[place];
-    request.computed += request.scheduled;
-    const bool sampled = request.scheduled > 0 && request.computed == request.known();
-    request.scheduled = 0;
-    if (sampled) {
-      if (request.generated == 0 || tokens == EngineTokens::kAll) {
-        events_.push_back({EngineEventKind::kToken, request.id, request.generated, request.cached});
-      }
-      ++request.generated;
-      ++counters_.generated_tokens;
-      if (request.generated == request.output) {
-        events_.push_back(
-            {EngineEventKind::kFinished, request.id, request.generated - 1, request.cached});
-        kv_.release(request.blocks);
-        unused_.push_back(place);
-        continue;
-      }
-    }
-    running_[kept++] = place;
-  }
-  running_.resize(kept);
+  finish_decodes(tokens);
+  finish_prefills(tokens);
   return events_;
 }
 
-std::uint32_t EngineModel::count_equal_steps() {
+void EngineModel::finish_decodes(EngineTokens tokens) {
+  counters_.generated_tokens += decodes_.size();
+  if (tokens == EngineTokens::kAll || decodes_.steps_to_first_end() == 1) {
+    for (std::size_t i = 0; i < decodes_.size();) {
+      const Request& request = requests_[decodes_.request(i)];
+      const std::uint32_t token = decodes_.covered(i) - request.prompt;
+      if (tokens == EngineTokens::kAll) {
+        events_.push_back({EngineEventKind::kToken, request.id, token, request.cached});
+      }
+      if (decodes_.left(i) > 1) {
+        ++i;
+        continue;
+      }
+      events_.push_back({EngineEventKind::kFinished, request.id, token, request.cached});
+      drop_decode(i);
+    }
+  }
+  decodes_.end_step();
+}
+
+void EngineModel::finish_prefills(EngineTokens tokens) {
+  std::size_t kept = 0;
+  for (const std::uint32_t place : prefills_) {
+    Request& request = requests_[place];
+    request.computed += request.scheduled;
+    request.scheduled = 0;
+    if (request.computed < request.known()) {
+      prefills_[kept++] = place;
+      continue;
+    }
+    if (request.generated == 0 || tokens == EngineTokens::kAll) {
+      events_.push_back({EngineEventKind::kToken, request.id, request.generated, request.cached});
+    }
+    ++request.generated;
+    ++counters_.generated_tokens;
+    if (request.generated < request.output) {
+      start_decode(place);
+    } else {
+      events_.push_back(
+          {EngineEventKind::kFinished, request.id, request.generated - 1, request.cached});
+      kv_.release(request.blocks);
+      unused_.push_back(place);
+    }
+  }
+  prefills_.resize(kept);
+}
+
+void EngineModel::start_decode(std::uint32_t place) {
+  const Request& request = requests_[place];
+  decodes_.add(place, request.computed, request.output - request.generated);
+  defer_if_alone(place);
+}
+
+void EngineModel::defer_if_alone(std::uint32_t place) {
+  Request& request = requests_[place];
+  if (request.deferred || !kv_.fills_alone(request.blocks)) return;
+  request.deferred = true;
+  ++deferred_;
+  kv_.set_filler(request.blocks, place);
+}
+
+void EngineModel::stop_deferring(std::uint32_t place) {
+  bring_up_to_date(decodes_.find(place));
+  Request& request = requests_[place];
+  request.deferred = false;
+  --deferred_;
+  kv_.clear_filler(request.blocks);
+}
+
+void EngineModel::bring_up_to_date(std::size_t decode) {
+  KvHolding& blocks = requests_[decodes_.request(decode)].blocks;
+  const std::uint32_t tokens = decodes_.covered(decode);
+  kv_.give(blocks, blocks_for(tokens));
+  kv_.publish(blocks, tokens / kBlockTokens);
+}
+
+void EngineModel::bring_all_up_to_date() {
+  for (std::size_t i = 0; i < decodes_.size(); ++i) bring_up_to_date(i);
+}
+
+// Ends a decode and frees its blocks.
+void EngineModel::drop_decode(std::size_t decode) {
+  const std::uint32_t place = decodes_.request(decode);
+  bring_up_to_date(decode);
+  Request& request = requests_[place];
+  if (request.deferred) --deferred_;
+  kv_.release(request.blocks);
+  decodes_.remove(decode);
+  unused_.push_back(place);
+}
+
+std::uint32_t EngineModel::count_equal_steps() const {
   assert(in_step_);
-  if (preempted_ || work_.sequences != running_.size()) return 1;
-  residues_.fill(0);
-  std::uint32_t steps = UINT32_MAX;
-  for (const std::uint32_t place : running_) {
-    const Request& request = requests_[place];
-    if (!request.decodes() || !kv_.fills_alone(request.blocks)) return 1;
-    steps = std::min(steps, request.output - request.generated);
-    ++residues_[request.computed % kBlockTokens];
-  }
-  // As the running requests take blocks, the head of the queue, short of blocks now, stays so: an
-  // evicted block that it would have hit is one that it needs less, but also one less that is
-  // free. Only a longer hit could help it.
-  if (short_of_blocks_) {
-    const Request& head = requests_[first_waiting_];
-    if (kv_.may_lengthen(head.blocks.chain(), head.hit_limit())) return 1;
-  }
+  // As the decodes take blocks, a head of the queue that is short of blocks now stays so: a block
+  // evicted that it would have hit is one that it needs less, but also one less that is free. Only
+  // a decode that fills a run of its chain could lengthen its hit; such a one is not deferred.
+  if (disturbed_ || !prefills_.empty() || deferred_ < decodes_.size()) return 1;
+  std::uint32_t steps = decodes_.steps_to_first_end();
   const std::uint32_t free = kv_.free_blocks();
   if (blocks_of_further_steps(steps - 1) <= free) return steps;
   std::uint32_t enough = 1;  // the step under way has its blocks
@@ -232,30 +345,13 @@ std::uint32_t EngineModel::count_equal_steps() {
   return enough;
 }
 
-std::uint64_t EngineModel::blocks_of_further_steps(std::uint32_t count) const {
-  std::uint64_t blocks = 0;
-  for (std::uint32_t residue = 0; residue < kBlockTokens; ++residue) {
-    blocks += std::uint64_t{residues_[residue]} * ((residue + count) / kBlockTokens);
-  }
-  return blocks;
-}
-
 void EngineModel::skip_steps(std::uint32_t count) {
   if (count == 0) return;
-  const std::uint64_t sequences = running_.size();
-  for (const std::uint32_t place : running_) {
-    Request& request = requests_[place];
-    request.computed += count;
-    request.generated += count;
-    const std::uint32_t tokens = request.computed + 1;  // with that of the step under way
-    [[maybe_unused]] const bool room = kv_.grow(request.blocks, blocks_for(tokens));
-    assert(room);
-    const std::uint32_t full = tokens / kBlockTokens;
-    if (full > request.blocks.findable()) kv_.publish(request.blocks, full);
-  }
-  const std::uint32_t turn = count % kBlockTokens;
-  std::ranges::rotate(residues_, residues_.end() - turn);
+  [[maybe_unused]] const bool room = kv_.take(blocks_of_further_steps(count));
+  assert(room);
+  decodes_.skip(count);
 
+  const std::uint64_t sequences = decodes_.size();
   work_.decode_context += count * sequences;
   const EngineTime growth = decode_growth();
   counters_.steps += count;
@@ -264,9 +360,22 @@ void EngineModel::skip_steps(std::uint32_t count) {
   took_ += count * growth;
 }
 
+std::uint32_t EngineModel::cached_blocks(std::span<const ChainRun> chain) {
+  for (const ChainRun& run : chain) {
+    const std::uint32_t filler = kv_.filler({&run, 1});
+    if (filler != KvModel::kNobody) bring_up_to_date(decodes_.find(filler));
+  }
+  return kv_.find(chain, UINT32_MAX).blocks;
+}
+
+std::span<const ChainRun> EngineModel::take_kv_changes() {
+  bring_all_up_to_date();
+  return kv_.take_changes();
+}
+
 EngineState EngineModel::state() const {
   EngineState state = counters_;
-  state.running = running_.size();
+  state.running = running();
   state.waiting = waiting_;
   state.kv_usage = kv_.usage();
   return state;

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "base/time.h"
+#include "sim/decode_group.h"
 #include "sim/engine_config.h"
 #include "sim/kv_model.h"
 #include "sim/step_cost.h"
@@ -110,13 +109,15 @@ class EngineModel {
   // cancelled: each generates one more token for each running request, no request ends before the
   // last of these steps does, no block is missing, and nothing is admitted. At least 1. Step i of
   // them, counted from 0, takes `i · decode_growth()` longer than the one under way. To be asked
-  // right after begin_step(), which costs a look at each running request.
-  [[nodiscard]] std::uint32_t count_equal_steps();
-  [[nodiscard]] EngineTime decode_growth() const { return cost_.growth(running_.size()); }
+  // right after begin_step().
+  [[nodiscard]] std::uint32_t count_equal_steps() const;
+  [[nodiscard]] EngineTime decode_growth() const { return cost_.growth(decodes_.size()); }
 
   // Blocks that the `count` steps after the one under way will allocate; fewer than
   // count_equal_steps().
-  [[nodiscard]] std::uint64_t blocks_of_further_steps(std::uint32_t count) const;
+  [[nodiscard]] std::uint64_t blocks_of_further_steps(std::uint32_t count) const {
+    return decodes_.blocks_for_further_steps(count);
+  }
 
   // Goes on by `count` < count_equal_steps() steps, as if finish_step() and begin_step() had been
   // called so often. Requests submitted since the step under way began are not looked at.
@@ -126,16 +127,20 @@ class EngineModel {
   void slow_down(double factor) { cost_ = StepCost(config_, factor); }
 
   [[nodiscard]] bool in_step() const { return in_step_; }
-  [[nodiscard]] bool idle() const { return running_.empty() && first_waiting_ == kNone; }
+  [[nodiscard]] bool idle() const { return running() == 0 && first_waiting_ == kNone; }
   // Work of the step under way, or of the last one.
   [[nodiscard]] const StepWork& step_work() const { return work_; }
 
   [[nodiscard]] EngineState state() const;
   [[nodiscard]] const EngineConfig& config() const { return config_; }
+  // Its blocks are counted exactly; what is findable in it may lag behind, see cached_blocks().
   [[nodiscard]] const KvModel& kv() const { return kv_; }
-  // As KvModel's of the same names.
+
+  // How many leading blocks of `chain` a request could find.
+  [[nodiscard]] std::uint32_t cached_blocks(std::span<const ChainRun> chain);
+  // As KvModel's of the same names. Taking looks at each running request.
   void note_kv_changes() { kv_.note_changes(); }
-  [[nodiscard]] std::span<const ChainRun> take_kv_changes() { return kv_.take_changes(); }
+  [[nodiscard]] std::span<const ChainRun> take_kv_changes();
 
  private:
   static constexpr std::uint32_t kNone = UINT32_MAX;
@@ -144,45 +149,60 @@ class EngineModel {
     RequestId id = 0;
     std::uint32_t prompt = 0;
     std::uint32_t output = 0;
-    std::uint32_t generated = 0;
+    std::uint32_t generated = 0;  // these three not while it decodes, see decodes_
     std::uint32_t computed = 0;   // tokens with KV entries
     std::uint32_t scheduled = 0;  // tokens of the step under way
     std::uint32_t cached = 0;     // at first admission
     std::uint32_t next_waiting = kNone;
     bool admitted = false;  // at least once
+    bool deferred = false;  // see deferred_
     KvHolding blocks;
 
     // Tokens known so far; all but the newest answer token have to be computed to get the next.
     [[nodiscard]] std::uint32_t known() const { return prompt + generated; }
     // Blocks that the prefix cache may supply, since the last token has to be computed.
     [[nodiscard]] std::uint32_t hit_limit() const { return (known() - 1) / kBlockTokens; }
-    [[nodiscard]] bool decodes() const {
-      return scheduled == 1 && generated > 0 && computed + 1 == known();
-    }
   };
 
-  bool schedule_running();  // false after a preemption
+  void schedule_decodes();
+  void decode_one_by_one();
+  void schedule_prefill_under_way();
   void schedule_waiting();
   void schedule(Request& request, std::uint32_t tokens);
   void preempt_youngest();
+  void finish_decodes(EngineTokens tokens);
+  void finish_prefills(EngineTokens tokens);
+  void start_decode(std::uint32_t place);
+  void defer_if_alone(std::uint32_t place);
+  void stop_deferring(std::uint32_t place);
+  void bring_up_to_date(std::size_t decode);
+  void bring_all_up_to_date();
+  void drop_decode(std::size_t decode);
+  [[nodiscard]] std::size_t running() const { return decodes_.size() + prefills_.size(); }
 
   EngineConfig config_;
   StepCost cost_;
   KvModel kv_;
   std::vector<Request> requests_;
   std::vector<std::uint32_t> unused_;
-  std::vector<std::uint32_t> running_;  // oldest admission first
+  // Running requests, oldest admission first: all that decode are older than those that prefill.
+  // Of the latter only one can be there before a step, with the rest of its prompt; the others are
+  // admitted by the step under way.
+  DecodeGroup decodes_;
+  std::vector<std::uint32_t> prefills_;
+  // How many of decodes_ leave their blocks behind: the group as a whole allocates, and the request
+  // is given its blocks, and they become findable, when somebody looks. Only where nobody else uses
+  // the run that it fills. As long as one cannot, decodes go one by one.
+  std::size_t deferred_ = 0;
   std::uint32_t first_waiting_ = kNone;
   std::uint32_t last_waiting_ = kNone;
   std::size_t waiting_ = 0;
   std::uint32_t budget_ = 0;
   bool in_step_ = false;
-  bool preempted_ = false;        // in the step under way
-  bool short_of_blocks_ = false;  // the head of the queue was, when the step under way began
+  // In the step under way a request was preempted or cancelled: the next step may admit others.
+  bool disturbed_ = false;
   StepWork work_;
   EngineTime took_{};  // duration of the step under way, or of the last one
-  // Running requests by their context modulo kBlockTokens; see count_equal_steps().
-  std::array<std::uint32_t, kBlockTokens> residues_{};
   std::vector<EngineEvent> events_;
   EngineState counters_;
 };

@@ -26,32 +26,21 @@ KvModel::Hit KvModel::find(std::span<const ChainRun> chain, std::uint32_t limit)
   return hit;
 }
 
-bool KvModel::may_lengthen(std::span<const ChainRun> chain, std::uint32_t limit) const {
-  for (const ChainRun& link : chain) {
-    const std::uint32_t wanted = std::min(link.blocks, limit);
-    if (wanted == 0) return false;
-    const std::uint32_t place = by_id_.find(link.id);
-    if (place == kNone) return false;
-    if (runs_[place].cached < wanted) return runs_[place].users > 0;
-    limit -= wanted;
-  }
-  return false;
-}
-
 bool KvModel::admit(KvHolding& holding, Hit hit, std::uint32_t total) {
   assert(holding.blocks_ == 0 && hit.blocks <= total);
   const std::uint32_t fresh = total - hit.blocks;
   if (fresh + hit.free > free_count_) return false;
 
   join(holding);
-  std::uint32_t left = hit.blocks;
-  while (left > 0) {
-    const std::uint32_t size = holding.chain_[holding.places_.size() - 1].blocks;
+  for (std::uint32_t left = hit.blocks; left > 0;) {
+    const std::uint32_t size = holding.chain_[holding.filled_].blocks;
     const std::uint32_t found = std::min(left, size);
-    lengthen_reference(holding.places_.back(), 0, found);
-    holding.in_last_ = found;
+    lengthen_reference(holding.places_[holding.filled_], 0, found);
     left -= found;
-    if (found == size) join(holding);
+    holding.in_filled_ = found;
+    if (found < size) break;
+    ++holding.filled_;
+    holding.in_filled_ = 0;
   }
   holding.findable_ = hit.blocks;
   take_front(fresh);
@@ -70,50 +59,82 @@ bool KvModel::grow(KvHolding& holding, std::uint32_t total) {
 
 void KvModel::publish(KvHolding& holding, std::uint32_t count) {
   assert(count <= holding.blocks_);
-  while (holding.findable_ < count) {
-    // Past the end of the chain there is nothing to fill.
-    if (holding.places_.empty()) return;
-    const std::uint32_t size = holding.chain_[holding.places_.size() - 1].blocks;
-    if (holding.in_last_ == size) return;
-    const std::uint32_t from = holding.in_last_;
+  // Past the end of the chain there is nothing to fill.
+  while (holding.findable_ < count && holding.filled_ < holding.places_.size()) {
+    const std::uint32_t size = holding.chain_[holding.filled_].blocks;
+    const std::uint32_t from = holding.in_filled_;
     const std::uint32_t to = from + std::min(size - from, count - holding.findable_);
-    const std::uint32_t place = holding.places_.back();
+    const std::uint32_t place = holding.places_[holding.filled_];
     const std::uint32_t cached = runs_[place].cached;
     const std::uint32_t equal = cached > from ? std::min(to, cached) - from : 0;
     lengthen_reference(place, from, to);
     if (equal > 0) free_empty_blocks_at_front(equal);
     holding.findable_ += to - from;
-    holding.in_last_ = to;
-    if (to == size) join(holding);
+    holding.in_filled_ = to;
+    if (to == size) {
+      ++holding.filled_;
+      holding.in_filled_ = 0;
+    }
   }
 }
 
+bool KvModel::take(std::uint64_t count) {
+  if (count > free_count_) return false;
+  take_front(static_cast<std::uint32_t>(count));
+  return true;
+}
+
+void KvModel::give(KvHolding& holding, std::uint32_t total) {
+  holding.blocks_ = std::max(holding.blocks_, total);
+}
+
 bool KvModel::fills_alone(const KvHolding& holding) const {
-  // Past the end of the chain nothing is published.
-  if (holding.places_.empty()) return true;
-  const std::size_t last = holding.places_.size() - 1;
-  if (holding.in_last_ == holding.chain_[last].blocks) return true;
-  // At the end of a run the next one comes, and that may be anybody's.
-  if (holding.places_.size() < holding.chain_.size()) return false;
-  const Run& run = runs_[holding.places_.back()];
-  return run.users == 1 && run.cached == holding.in_last_;
+  if (holding.filled_ == holding.places_.size()) return true;
+  if (holding.filled_ + 1 < holding.places_.size()) return false;
+  const Run& run = runs_[holding.places_[holding.filled_]];
+  return run.users == 1 && run.cached == holding.in_filled_;
+}
+
+void KvModel::set_filler(KvHolding& holding, std::uint32_t who) {
+  assert(holding.noted_ == kNone);
+  if (holding.filled_ == holding.places_.size()) return;
+  holding.noted_ = holding.places_[holding.filled_];
+  runs_[holding.noted_].filler = who;
+}
+
+void KvModel::clear_filler(KvHolding& holding) {
+  if (holding.noted_ == kNone) return;
+  runs_[holding.noted_].filler = kNobody;
+  holding.noted_ = kNone;
+}
+
+std::uint32_t KvModel::filler(std::span<const ChainRun> chain) const {
+  for (const ChainRun& link : chain) {
+    const std::uint32_t place = by_id_.find(link.id);
+    if (place != kNone && runs_[place].filler != kNobody) return runs_[place].filler;
+  }
+  return kNobody;
 }
 
 void KvModel::release(KvHolding& holding) {
+  clear_filler(holding);
   const std::uint32_t unfilled = holding.blocks_ - holding.findable_;
   if (unfilled > 0) free_empty_blocks_at_back(unfilled);
   for (std::size_t i = holding.places_.size(); i-- > 0;) {
     const std::uint32_t place = holding.places_[i];
-    Run& run = runs_[place];
-    const bool last = i + 1 == holding.places_.size();
-    const std::uint32_t length = last ? holding.in_last_ : holding.chain_[i].blocks;
-    const std::uint32_t top = run.top.length;
-    drop_reference(run, length);
-    if (run.top.length < top) free_run_blocks(place, run.top.length, top);
+    if (i <= holding.filled_) {
+      Run& run = runs_[place];
+      const std::uint32_t length =
+          i < holding.filled_ ? holding.chain_[i].blocks : holding.in_filled_;
+      const std::uint32_t top = run.top.length;
+      drop_reference(run, length);
+      if (run.top.length < top) free_run_blocks(place, run.top.length, top);
+    }
     leave(place);
   }
   holding.places_.clear();
-  holding.in_last_ = 0;
+  holding.filled_ = 0;
+  holding.in_filled_ = 0;
   holding.findable_ = 0;
   holding.blocks_ = 0;
 }
@@ -134,25 +155,28 @@ void KvModel::clear() {
   free_empty_blocks_at_back(block_count_);
 }
 
-// Lists the next run of the chain, if there is one, among those that the holding uses.
+// Enters the holding as a user of all runs of its chain.
 void KvModel::join(KvHolding& holding) {
-  if (holding.places_.size() == holding.chain_.size()) return;
-  const std::uint64_t id = holding.chain_[holding.places_.size()].id;
-  std::uint32_t place = by_id_.find(id);
-  if (place == kNone) {
-    if (unused_runs_.empty()) {
-      place = static_cast<std::uint32_t>(runs_.size());
-      runs_.emplace_back();
-    } else {
-      place = unused_runs_.back();
-      unused_runs_.pop_back();
-    }
-    runs_[place].id = id;
-    by_id_.insert(id, place);
+  for (const ChainRun& link : holding.chain_) {
+    std::uint32_t place = by_id_.find(link.id);
+    if (place == kNone) place = new_run(link.id);
+    ++runs_[place].users;
+    holding.places_.push_back(place);
   }
-  ++runs_[place].users;
-  holding.places_.push_back(place);
-  holding.in_last_ = 0;
+}
+
+std::uint32_t KvModel::new_run(std::uint64_t id) {
+  std::uint32_t place = 0;
+  if (unused_runs_.empty()) {
+    place = static_cast<std::uint32_t>(runs_.size());
+    runs_.emplace_back();
+  } else {
+    place = unused_runs_.back();
+    unused_runs_.pop_back();
+  }
+  runs_[place].id = id;
+  by_id_.insert(id, place);
+  return place;
 }
 
 void KvModel::leave(std::uint32_t place) {

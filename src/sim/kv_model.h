@@ -36,12 +36,13 @@ class KvHolding {
   friend class KvModel;
 
   std::vector<ChainRun> chain_;
-  // Places of the leading runs of the chain: all that are findable as a whole, and the next one,
-  // which is still being filled.
-  std::vector<std::uint32_t> places_;
-  std::uint32_t in_last_ = 0;  // findable blocks of the last run in places_
+  std::vector<std::uint32_t> places_;  // of the chain's runs; empty while no blocks are held
+  // The runs before this one are findable as a whole, and so many blocks of this one.
+  std::uint32_t filled_ = 0;
+  std::uint32_t in_filled_ = 0;
   std::uint32_t findable_ = 0;
   std::uint32_t blocks_ = 0;
+  std::uint32_t noted_ = UINT32_MAX;  // the run where set_filler() noted its owner
 };
 
 // The paged KV cache of one engine: a fixed number of blocks with reference counts, and a prefix
@@ -65,6 +66,8 @@ class KvHolding {
 // Not thread-safe.
 class KvModel {
  public:
+  static constexpr std::uint32_t kNobody = UINT32_MAX;
+
   // `block_count` must be at least 1.
   explicit KvModel(std::uint32_t block_count);
 
@@ -76,9 +79,6 @@ class KvModel {
   // Looks at no more than the first `limit` blocks.
   [[nodiscard]] Hit find(std::span<const ChainRun> chain, std::uint32_t limit) const;
 
-  // Whether blocks that a running request computes may lengthen what find() says of that chain.
-  [[nodiscard]] bool may_lengthen(std::span<const ChainRun> chain, std::uint32_t limit) const;
-
   // Gives an empty `holding` its hit, which must come from find() on its chain, and further blocks
   // up to `total`. All or nothing: false, with nothing changed, where too few blocks are free.
   [[nodiscard]] bool admit(KvHolding& holding, Hit hit, std::uint32_t total);
@@ -89,9 +89,22 @@ class KvModel {
   // Makes the first `count` blocks of the holding findable, as far as its chain goes.
   void publish(KvHolding& holding, std::uint32_t count);
 
-  // Whether publishing further blocks of the holding touches nothing but the run it fills: nobody
-  // else fills or holds that run, and none of the blocks to come is findable already.
+  // --- growing many holdings at once
+
+  // Allocates blocks that give() hands out later. All or nothing.
+  [[nodiscard]] bool take(std::uint64_t count);
+  // Makes the holding `total` blocks long with blocks that have been taken.
+  void give(KvHolding& holding, std::uint32_t total);
+
+  // Whether publishing further blocks of the holding changes nothing but the run it fills: nobody
+  // else uses that run, it is the chain's last, and none of its blocks to come is findable. It may
+  // then be put off until somebody looks at that run.
   [[nodiscard]] bool fills_alone(const KvHolding& holding) const;
+  // Notes on the run that `holding` fills alone that `who` puts off publishing, until release().
+  void set_filler(KvHolding& holding, std::uint32_t who);
+  void clear_filler(KvHolding& holding);
+  // One of those noted on a run of the chain, or kNobody.
+  [[nodiscard]] std::uint32_t filler(std::span<const ChainRun> chain) const;
 
   // Drops the references of a request to all its blocks.
   void release(KvHolding& holding);
@@ -127,8 +140,9 @@ class KvModel {
 
   struct Run {
     std::uint64_t id = 0;
-    std::uint32_t cached = 0;            // findable blocks
-    std::uint32_t users = 0;             // holdings that list the run
+    std::uint32_t cached = 0;  // findable blocks
+    std::uint32_t users = 0;   // holdings with the run in their chain
+    std::uint32_t filler = kNobody;
     Extent top;                          // the longest reference, {0, 0} where there is none
     std::uint32_t lowest_piece = kNone;  // of the free blocks, which are [top.length, cached)
     std::vector<Extent> shorter;         // ascending length
@@ -148,6 +162,7 @@ class KvModel {
   };
 
   void join(KvHolding& holding);
+  std::uint32_t new_run(std::uint64_t id);
   void leave(std::uint32_t run);
   void drop_run(std::uint32_t run);
   void set_cached(std::uint32_t run, std::uint32_t blocks);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
-#include <limits>
 
 namespace pointsman::sim {
 
@@ -76,7 +75,7 @@ EngineState VirtualEngine::state(TimePoint now) const {
 
 std::uint32_t VirtualEngine::cached_blocks(std::span<const ChainRun> chain, TimePoint now) {
   catch_up(now);
-  return engine_.kv().find(chain, std::numeric_limits<std::uint32_t>::max()).blocks;
+  return engine_.cached_blocks(chain);
 }
 
 std::span<const ChainRun> VirtualEngine::take_kv_changes(TimePoint now) {

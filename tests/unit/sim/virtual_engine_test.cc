@@ -156,7 +156,7 @@ class Both {
   }
 
   void look_up(std::span<const ChainRun> chain) {
-    EXPECT_EQ(fast_.cached_blocks(chain, now_), single_.engine.kv().find(chain, UINT32_MAX).blocks);
+    EXPECT_EQ(fast_.cached_blocks(chain, now_), single_.engine.cached_blocks(chain));
   }
 
   [[nodiscard]] const std::map<RequestId, std::uint32_t>& open() const { return open_; }
