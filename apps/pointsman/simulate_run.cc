@@ -70,7 +70,7 @@ void run_scenario(RunFlags& flags) {
   for (std::size_t i = 0; i < arms.size(); ++i) {
     report.rows.push_back(sim::arm_row(arms[i], results[i]));
   }
-  report.columns = sim::arm_columns(*scenario);
+  report.tables.push_back({.title = "", .columns = sim::arm_columns(*scenario)});
   report.notes = sim::arm_notes(arms, results);
   show_report(report, flags.common);
 }
