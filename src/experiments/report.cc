@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace pointsman::sim {
 namespace {
@@ -112,6 +113,29 @@ void append_table(const std::vector<Column>& columns, std::span<const Record> ro
   }
 }
 
+Record table_record(const Table& table, std::size_t rows) {
+  Value::List columns;
+  for (const Column& column : table.columns) {
+    columns.emplace_back(Record()
+                             .set("key", column.key)
+                             .set("title", column.title)
+                             .set("digits", column.digits)
+                             .set("scale", column.scale));
+  }
+  return Record().set("title", table.title).set("rows", rows).set("columns", std::move(columns));
+}
+
+// How many rows each table shows.
+std::vector<std::size_t> row_counts(const Report& report) {
+  std::vector<std::size_t> counts;
+  std::size_t left = report.rows.size();
+  for (const Table& table : report.tables) {
+    counts.push_back(table.rows == 0 ? left : std::min(table.rows, left));
+    left -= counts.back();
+  }
+  return counts;
+}
+
 }  // namespace
 
 std::string report_json(const Report& report) {
@@ -123,6 +147,12 @@ std::string report_json(const Report& report) {
   for (const Record& row : report.rows) {
     text += &row == report.rows.data() ? "\n" : ",\n";
     text += record_json(row);
+  }
+  const std::vector<std::size_t> counts = row_counts(report);
+  text += "\n],\n\"tables\":[";
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    text += i == 0 ? "\n" : ",\n";
+    text += record_json(table_record(report.tables[i], counts[i]));
   }
   JsonWriter notes;
   notes.begin_array();
@@ -163,12 +193,13 @@ std::string report_csv(const Report& report) {
 std::string report_text(const Report& report) {
   std::string text = report.title + "\n\n";
   std::span<const Record> rows = report.rows;
-  for (const Table& table : report.tables) {
-    const std::size_t count = table.rows == 0 ? rows.size() : std::min(table.rows, rows.size());
-    if (&table != report.tables.data()) text += '\n';
+  const std::vector<std::size_t> counts = row_counts(report);
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const Table& table = report.tables[i];
+    if (i > 0) text += '\n';
     if (!table.title.empty()) text += table.title + '\n';
-    append_table(table.columns, rows.first(count), text);
-    rows = rows.subspan(count);
+    append_table(table.columns, rows.first(counts[i]), text);
+    rows = rows.subspan(counts[i]);
   }
   if (!report.notes.empty()) text += '\n';
   for (const std::string& note : report.notes) text += note + '\n';

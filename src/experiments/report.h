@@ -35,8 +35,9 @@ struct Report {
   std::vector<std::string> notes;  // below the tables: what a reader must know to read them
 };
 
-// {"experiment", "title", "seeds", "scenario": {…}, "rows": [{…}, …], "notes": […]}, one row a
-// line. The same report gives the same bytes.
+// {"experiment", "title", "seeds", "scenario": {…}, "rows": [{…}, …], "tables": […], "notes": […]},
+// one row a line. "tables" says how the rows are shown: the title, the number of rows, and of each
+// column the key, title, digits and scale. The same report gives the same bytes.
 [[nodiscard]] std::string report_json(const Report& report);
 
 // One line a row, with the union of the rows' keys in order of first appearance. "<key>_ci95"
