@@ -249,7 +249,7 @@ TEST_P(PolicyContract, AllStaleStillAnswersAndSpreads) {
   std::map<std::string, int> counts;
   for (int i = 0; i < 400; ++i) {
     ask(pool, Rng(static_cast<std::uint64_t>(i))());
-    const std::vector<BlockHash> own = chain(static_cast<std::uint64_t>(1'000 + i), 8);
+    const std::vector<BlockHash> own = chain(1'000 + static_cast<std::uint64_t>(i), 8);
     pool.features.blocks = own;
     const std::string chosen = pool.pick(*policy_);
     ++counts[chosen];

@@ -49,7 +49,7 @@ struct Reading {
 // and there it misses what stands behind an empty element or behind a word that begins like one it
 // knows ("keep-aliv"). RFC 9110, 5.6, allows all of these, so nothing is compared there.
 bool misread_by_http_parser(const Head& head) {
-  static const std::regex kPlainList(
+  static const std::regex plain_list(
       "(close|keep-alive|upgrade|x-a)(, ?(close|keep-alive|upgrade|x-a))*", std::regex::icase);
   for (std::size_t i = 0; i < head.header_count(); ++i) {
     const Header header = head.header(i);
@@ -58,7 +58,7 @@ bool misread_by_http_parser(const Head& head) {
     if (framing && head.line(i).find('\t') != std::string_view::npos) return true;
     if (header.id == HeaderId::kConnection &&
         (head.line(i).find('\t') != std::string_view::npos ||
-         !std::regex_match(std::string(header.value), kPlainList))) {
+         !std::regex_match(std::string(header.value), plain_list))) {
       return true;
     }
   }

@@ -1,7 +1,9 @@
 // The data plane as a whole: threads, models, pins, upgrades, and leaving.
 
 #include <atomic>
+#include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include "support/proxy_test.h"
@@ -246,6 +248,40 @@ TEST_F(Pins, AResponseWhoseReplicaIsGoneGoesElsewhereOnce) {
 }
 
 // Case D57.
+// The first configured header that is there names the session; what other headers say, and the
+// body, does not matter then.
+TEST(Sessions, TheFirstConfiguredHeaderNamesThem) {
+  std::vector<std::unique_ptr<FakeReplica>> replicas;
+  ProxyRig rig({}, "session_affinity");
+  for (int i = 0; i < 8; ++i) {
+    replicas.push_back(std::make_unique<FakeReplica>(says("r" + std::to_string(i))));
+    rig.add(replicas.back()->port());
+  }
+  rig.start();
+  RawClient client(rig.port());
+  const auto home = [&](const std::string& headers, int question) {
+    client.send(post("/v1/chat/completions",
+                     R"({"model":"m1","messages":[{"role":"user","content":")" +
+                         std::to_string(question) + R"("}]})",
+                     headers));
+    const std::string answer = client.read_answer();
+    return answer.substr(answer.find("\r\n\r\n"));
+  };
+  std::set<std::string> homes;
+  for (int session = 0; session < 20; ++session) {
+    const std::string name = std::to_string(session);
+    const std::string first = home("X-Session-Id: " + name + "\r\n", 1);
+    homes.insert(first);
+    EXPECT_EQ(home("session_id: other\r\nx-session-id: " + name + "\r\n", 2), first);
+    EXPECT_EQ(home("x-claude-code-session-id: " + name + "\r\n", 3), first);
+    EXPECT_EQ(home("x-session-affinity: " + name + "\r\nsession-id: b\r\n", 4), first);
+    EXPECT_EQ(home("session-id: " + name + "\r\nsession_id: b\r\n", 5), first);
+    EXPECT_EQ(home("session_id: " + name + "\r\n", 6), first);
+  }
+  EXPECT_GE(homes.size(), 4U) << "twenty sessions spread over eight replicas";
+  rig.stop();
+}
+
 TEST(Upgrade, BytesGoBothWaysAndACloseReachesTheOtherSide) {
   std::promise<std::string> rest;
   std::promise<std::string> head;
