@@ -37,9 +37,10 @@ void LeastWork::cost(const Context& context, std::span<const ReplicaIndex> candi
     double kv = reading.known ? reading.usage : options_.unknown_kv;
     const std::uint64_t capacity = context.kv_capacity(replica);
     if (capacity > 0) kv += prompt / static_cast<double>(capacity);
+    const bool speaks = reading.known || context.signals[replica].knows_waiting(context.now);
     const double slow = slowness(replica, context.replicas[replica].weight);
     out[i] = {slow * work + options_.kv_weight * std::max(0.0, kv - options_.kv_knee),
-              reading.known ? 0.0 : 1.0, static_cast<double>(load.in_flight)};
+              speaks ? 0.0 : 1.0, static_cast<double>(load.in_flight)};
   }
 }
 

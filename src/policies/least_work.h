@@ -29,8 +29,9 @@ namespace pointsman {
 //   capacity   of the KV cache; where it is not known the prompt adds nothing
 //   s          how slow the replica is: 1/weight at first, then learnt
 //
-// Ties go to a replica with a fresh reading before one without, then to fewer own requests in
-// flight, then to private chance (ties broken by numbers that routers share would make them herd).
+// Ties go to a replica with a fresh reading (of KV use or queue) before one without, then to fewer
+// own requests in flight, then to private chance (ties broken by numbers that routers share would
+// make them herd).
 //
 // Speed: s follows observed over predicted time to first token of streams by an EWMA, relative to
 // the pool's median; within the dead band around the median it counts as the median, since raw

@@ -93,7 +93,7 @@ TEST_P(StaleReadings, D25_AFreshReadingBeatsAStaleOrAbsentOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Presets, StaleReadings,
-                         testing::Values("least_kv", "global_least_kv", "weighted"),
+                         testing::Values("least_kv", "global_least_kv", "weighted", "least_work"),
                          [](const auto& one) { return std::string(one.param); });
 
 TEST(LeastKv, D25_IfAllAreStaleByQueueAndInFlightAlone) {
