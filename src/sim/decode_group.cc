@@ -42,6 +42,13 @@ std::size_t DecodeGroup::find(std::uint32_t request) const {
   return static_cast<std::size_t>(found - requests_.begin());
 }
 
+std::size_t DecodeGroup::find_ending(std::size_t from) const {
+  if (steps_to_first_end() != 1) return size();
+  const auto found =
+      std::find(ends_.begin() + static_cast<std::ptrdiff_t>(from), ends_.end(), first_end_);
+  return static_cast<std::size_t>(found - ends_.begin());
+}
+
 std::uint64_t DecodeGroup::blocks_for_next_step() const {
   // Those whose context is a whole number of blocks.
   return residues_[(0 - done_) % kBlockTokens];

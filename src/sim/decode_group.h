@@ -50,6 +50,10 @@ class DecodeGroup {
     return static_cast<std::uint32_t>(ends_[at] - done_);
   }
 
+  // The oldest member, from the `from`-th on, for which the step under way is the last; size()
+  // where there is none.
+  [[nodiscard]] std::size_t find_ending(std::size_t from) const;
+
   // Over all members; of an empty group 0, and steps without end.
   [[nodiscard]] std::uint64_t total_context() const { return offset_sum_ + size() * done_; }
   [[nodiscard]] std::uint32_t steps_to_first_end() const {

@@ -239,20 +239,18 @@ const std::vector<EngineEvent>& EngineModel::finish_step(EngineTokens tokens) {
 
 void EngineModel::finish_decodes(EngineTokens tokens) {
   counters_.generated_tokens += decodes_.size();
-  if (tokens == EngineTokens::kAll || decodes_.steps_to_first_end() == 1) {
-    for (std::size_t i = 0; i < decodes_.size();) {
-      const Request& request = requests_[decodes_.request(i)];
-      const std::uint32_t token = decodes_.covered(i) - request.prompt;
-      if (tokens == EngineTokens::kAll) {
-        events_.push_back({EngineEventKind::kToken, request.id, token, request.cached});
-      }
-      if (decodes_.left(i) > 1) {
-        ++i;
-        continue;
-      }
-      events_.push_back({EngineEventKind::kFinished, request.id, token, request.cached});
-      drop_decode(i);
+  const bool all = tokens == EngineTokens::kAll;
+  for (std::size_t i = all ? 0 : decodes_.find_ending(0); i < decodes_.size();) {
+    const Request& request = requests_[decodes_.request(i)];
+    const std::uint32_t token = decodes_.covered(i) - request.prompt;
+    if (all) events_.push_back({EngineEventKind::kToken, request.id, token, request.cached});
+    if (decodes_.left(i) > 1) {
+      ++i;
+      continue;
     }
+    events_.push_back({EngineEventKind::kFinished, request.id, token, request.cached});
+    drop_decode(i);
+    if (!all) i = decodes_.find_ending(i);
   }
   decodes_.end_step();
 }

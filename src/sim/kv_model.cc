@@ -57,9 +57,9 @@ bool KvModel::grow(KvHolding& holding, std::uint32_t total) {
   return true;
 }
 
-void KvModel::publish(KvHolding& holding, std::uint32_t count) {
+// Makes more of the chain's runs findable. Past the end of the chain there is nothing to fill.
+void KvModel::fill(KvHolding& holding, std::uint32_t count) {
   assert(count <= holding.blocks_);
-  // Past the end of the chain there is nothing to fill.
   while (holding.findable_ < count && holding.filled_ < holding.places_.size()) {
     const std::uint32_t size = holding.chain_[holding.filled_].blocks;
     const std::uint32_t from = holding.in_filled_;

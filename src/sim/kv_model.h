@@ -87,7 +87,9 @@ class KvModel {
   [[nodiscard]] bool grow(KvHolding& holding, std::uint32_t total);
 
   // Makes the first `count` blocks of the holding findable, as far as its chain goes.
-  void publish(KvHolding& holding, std::uint32_t count);
+  void publish(KvHolding& holding, std::uint32_t count) {
+    if (holding.findable_ < count && holding.filled_ < holding.places_.size()) fill(holding, count);
+  }
 
   // --- growing many holdings at once
 
@@ -161,6 +163,7 @@ class KvModel {
     std::uint32_t below = kNone;
   };
 
+  void fill(KvHolding& holding, std::uint32_t count);
   void join(KvHolding& holding);
   std::uint32_t new_run(std::uint64_t id);
   void leave(std::uint32_t run);

@@ -38,9 +38,10 @@ void VirtualEngine::slow_down(double factor, TimePoint now) {
 std::span<const EngineReport> VirtualEngine::advance(TimePoint until) {
   reports_.clear();
   const EngineTime limit = to_engine_time(until);
-  for (begin(); engine_.in_step(); begin()) {
+  for (;;) {
+    if (!engine_.in_step()) begin();
     const EngineTime end = end_of(planned_);
-    if (end > limit) break;
+    if (!engine_.in_step() || end > limit) return reports_;
     engine_.skip_steps(planned_ - 1);
     for (const EngineEvent& event : engine_.finish_step(EngineTokens::kFirstOnly)) {
       const auto kind = event.kind == EngineEventKind::kToken ? EngineReportKind::kFirstToken
@@ -49,13 +50,6 @@ std::span<const EngineReport> VirtualEngine::advance(TimePoint until) {
     }
     began_ = end;
   }
-  return reports_;
-}
-
-std::optional<TimePoint> VirtualEngine::next_event() {
-  begin();
-  if (!engine_.in_step()) return std::nullopt;
-  return to_time_point(end_of(planned_));
 }
 
 EngineState VirtualEngine::state(TimePoint now) const {
@@ -85,18 +79,11 @@ std::span<const ChainRun> VirtualEngine::take_kv_changes(TimePoint now) {
 
 // Begins the next phase, if there is none and something to do.
 void VirtualEngine::begin() {
-  if (engine_.in_step()) return;
   const std::optional<EngineTime> took = engine_.begin_step();
   if (!took) return;
   first_ = *took;
   planned_ = engine_.count_equal_steps();
   growth_ = engine_.decode_growth();
-}
-
-// When the first `steps` steps of the phase are over.
-EngineTime VirtualEngine::end_of(std::uint32_t steps) const {
-  const std::int64_t count = steps;
-  return began_ + count * first_ + (count * (count - 1) / 2) * growth_;
 }
 
 // How many steps of the phase are over at `now`; fewer than planned.

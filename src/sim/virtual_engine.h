@@ -57,7 +57,11 @@ class VirtualEngine {
 
   // When advance() is to be called next, unless something is submitted or cancelled before: not
   // later than the next report, though the call may bring none. Nothing where the engine is idle.
-  [[nodiscard]] std::optional<TimePoint> next_event();
+  [[nodiscard]] std::optional<TimePoint> next_event() {
+    if (!engine_.in_step()) begin();
+    if (!engine_.in_step()) return std::nullopt;
+    return to_time_point(end_of(planned_));
+  }
 
   // Readings at `now`. Constant time.
   [[nodiscard]] EngineState state(TimePoint now) const;
@@ -75,7 +79,11 @@ class VirtualEngine {
 
  private:
   void begin();
-  [[nodiscard]] EngineTime end_of(std::uint32_t steps) const;
+  // When the first `steps` steps of the phase are over.
+  [[nodiscard]] EngineTime end_of(std::uint32_t steps) const {
+    const std::int64_t count = steps;
+    return began_ + count * first_ + (count * (count - 1) / 2) * growth_;
+  }
   [[nodiscard]] std::uint32_t steps_done(TimePoint now) const;
   void catch_up(TimePoint now);
 
