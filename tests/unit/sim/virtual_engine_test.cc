@@ -241,5 +241,160 @@ TEST(VirtualEngine, EqualsSingleStepsToThePicosecond) {
   EXPECT_GT(steps, 50'000U);
 }
 
+EngineConfig plain_engine() {
+  EngineConfig config;
+  config.blocks = 1'000;
+  config.max_num_batched_tokens = 100;
+  config.max_num_seqs = 8;
+  config.step_s = 0.001;
+  config.weights_s = 0.010;
+  config.token_s = 0.0001;
+  config.context_s = 1e-6;
+  config.sequence_s = 0.0001;
+  config.attention_ratio = 0.0;
+  return config;
+}
+
+TimePoint at(double seconds) {
+  return TimePoint{std::chrono::round<Duration>(std::chrono::duration<double>(seconds))};
+}
+
+TEST(VirtualEngine, OneRequestTakesTheSumOfItsSteps) {
+  VirtualEngine engine(plain_engine());
+  engine.submit({.id = 7, .prompt_tokens = 50, .output_tokens = 1'001, .chain = {}}, at(3));
+  // 50 tokens cost less than the weights; then a thousand decodes over 50, 51, … 1,049 tokens.
+  const double first = 3 + 0.001 + 0.010 + 0.0001;
+  const double last = first + 1'000 * 0.0111 + 1e-6 * (50 + 1'049) * 1'000 / 2;
+  EXPECT_EQ(engine.next_event(), at(first));
+  const auto early = engine.advance(at(first));
+  ASSERT_EQ(early.size(), 1U);
+  EXPECT_EQ(early[0].kind, EngineReportKind::kFirstToken);
+  EXPECT_EQ(early[0].request, 7U);
+  EXPECT_EQ(early[0].at, at(first));
+  EXPECT_EQ(engine.next_event(), at(last));
+  // Halfway, the readings are those of the step under way: 500 or so of the decodes are done.
+  EXPECT_TRUE(engine.advance(at(9)).empty());
+  const EngineState state = engine.state(at(9));
+  EXPECT_EQ(state.running, 1U);
+  EXPECT_NEAR(static_cast<double>(state.steps), 525, 10);
+  EXPECT_EQ(state.generated_tokens, state.steps - 1);
+  const auto late = engine.advance(TimePoint::max());
+  ASSERT_EQ(late.size(), 1U);
+  EXPECT_EQ(late[0].kind, EngineReportKind::kFinished);
+  EXPECT_EQ(late[0].at, at(last));
+  EXPECT_EQ(engine.next_event(), std::nullopt);
+}
+
+TEST(VirtualEngine, ARequestWaitsForTheStepUnderWay) {
+  VirtualEngine engine(plain_engine());
+  engine.submit({.id = 1, .prompt_tokens = 50, .output_tokens = 1'000, .chain = {}}, at(0));
+  static_cast<void>(engine.advance(at(1)));
+  const std::uint64_t begun = engine.state(at(1)).steps;
+  engine.submit({.id = 2, .prompt_tokens = 10, .output_tokens = 1, .chain = {}}, at(1));
+  std::vector<EngineReport> reports;
+  while (reports.empty()) {
+    const TimePoint next = engine.next_event().value();
+    for (const EngineReport& report : engine.advance(next)) reports.push_back(report);
+  }
+  EXPECT_EQ(reports[0].request, 2U);
+  // The rest of one step, and the next one.
+  EXPECT_GT(reports[0].at, at(1 + 0.0111));
+  EXPECT_LT(reports[0].at, at(1 + 2 * 0.0115));
+  EXPECT_EQ(engine.state(reports[0].at).steps, begun + 2);
+}
+
+TEST(VirtualEngine, ACrashLosesRequestsAndCache) {
+  VirtualEngine engine(plain_engine());
+  const ChainRun run{.id = 5, .blocks = 3};
+  const EngineRequest request{
+      .id = 1, .prompt_tokens = 50, .output_tokens = 10, .chain = std::span(&run, 1)};
+  engine.submit(request, at(0));
+  static_cast<void>(engine.advance(at(0.05)));
+  EXPECT_EQ(engine.cached_blocks(request.chain, at(0.05)), 3U);
+  engine.clear(at(0.05));
+  EXPECT_EQ(engine.next_event(), std::nullopt);
+  EXPECT_EQ(engine.cached_blocks(request.chain, at(0.05)), 0U);
+  engine.submit(request, at(1));
+  const auto reports = engine.advance(at(2));
+  ASSERT_EQ(reports.size(), 2U);
+  EXPECT_EQ(reports[0].at, at(1.0111));
+  EXPECT_EQ(reports[0].cached, 0U);
+}
+
+TEST(VirtualEngine, ASlowerEngineTakesSoManyTimesAsLong) {
+  for (const double factor : {0.5, 3.0}) {
+    VirtualEngine engine(plain_engine());
+    engine.slow_down(factor, at(0));
+    engine.submit({.id = 1, .prompt_tokens = 50, .output_tokens = 1, .chain = {}}, at(0));
+    EXPECT_EQ(engine.next_event(), at(0.0111 * factor));
+  }
+}
+
+TEST(VirtualEngine, NotesWhatItsCacheGainsAndLoses) {
+  EngineConfig config = plain_engine();
+  config.blocks = 10;
+  VirtualEngine engine(config);
+  engine.note_kv_changes();
+  const ChainRun run{.id = 5, .blocks = 4};
+  engine.submit({.id = 1, .prompt_tokens = 40, .output_tokens = 24, .chain = std::span(&run, 1)},
+                at(0));
+  static_cast<void>(engine.advance(at(0.012)));  // in the first decode
+  EXPECT_THAT(engine.take_kv_changes(at(0.012)), testing::ElementsAre(ChainRun{5, 2}));
+  static_cast<void>(engine.advance(at(1)));
+  // 63 of 64 tokens have KV entries.
+  EXPECT_THAT(engine.take_kv_changes(at(1)), testing::ElementsAre(ChainRun{5, 3}));
+  engine.submit({.id = 2, .prompt_tokens = 90, .output_tokens = 50, .chain = {}}, at(1));
+  static_cast<void>(engine.advance(at(10)));
+  EXPECT_THAT(engine.take_kv_changes(at(10)), testing::ElementsAre(ChainRun{5, 1}));
+}
+
+TEST(VirtualEngine, WorksWheneverThereIsWork) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(seed);
+    Rng rng(seed);
+    const Scenario scenario = random_scenario(rng);
+    std::vector<std::uint32_t> lengths(scenario.conversations, 0);
+    VirtualEngine engine(scenario.config);
+    std::map<RequestId, std::uint32_t> prompts;  // of requests that have not ended
+    Duration busy{};                             // time with such requests
+    TimePoint since{};
+    TimePoint now{};
+    std::uint64_t periods = 0;
+    std::uint64_t hits = 0;
+    const auto run_until = [&](TimePoint until) {
+      for (const EngineReport& report : engine.advance(until)) {
+        if (report.kind == EngineReportKind::kFirstToken) {
+          hits += report.cached;
+          EXPECT_LE(report.cached, (prompts.at(report.request) - 1) / kBlockTokens * kBlockTokens);
+          continue;
+        }
+        prompts.erase(report.request);
+        if (!prompts.empty()) continue;
+        busy += report.at - since;
+        ++periods;
+      }
+      const EngineState state = engine.state(until);
+      EXPECT_EQ(state.running + state.waiting, prompts.size());
+      EXPECT_TRUE(state.waiting == 0 || state.running > 0);
+    };
+    for (RequestId id = 1; id <= 100; ++id) {
+      now += from_seconds(-std::log(1.0 - rng.unit()) / scenario.requests_per_s);
+      run_until(now);
+      const Text text = random_text(rng, scenario, lengths);
+      if (prompts.empty()) since = now;
+      prompts.emplace(id, text.prompt);
+      engine.submit({id, text.prompt, text.output, text.chain}, now);
+    }
+    run_until(TimePoint::max());
+    EXPECT_TRUE(prompts.empty());
+    const EngineState end = engine.state(now);
+    // Each busy period was rounded up to the next nanosecond.
+    EXPECT_LE(end.busy, busy);
+    EXPECT_GE(end.busy, busy - Duration(static_cast<std::int64_t>(periods)));
+    EXPECT_EQ(end.prefix_hits, hits);
+    EXPECT_EQ(engine.engine().kv().referenced(), 0U);
+  }
+}
+
 }  // namespace
 }  // namespace pointsman::sim

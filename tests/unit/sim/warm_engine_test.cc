@@ -1,0 +1,60 @@
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include <gtest/gtest.h>
+
+#include "sim/virtual_engine.h"
+
+namespace {
+
+std::atomic<std::size_t> allocations{0};
+
+}  // namespace
+
+// Counts what the program allocates. Never inlined: g++ would warn of free() on what new returned.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  void* memory = std::malloc(size == 0 ? 1 : size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+
+namespace pointsman::sim {
+namespace {
+
+// Two hundred conversations of two turns behind one system prompt, in a cache that holds some.
+void play(VirtualEngine& engine, std::uint64_t round) {
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    const TimePoint now{std::chrono::seconds(300 * round) + std::chrono::milliseconds(500 * i)};
+    static_cast<void>(engine.advance(now));
+    const std::uint64_t conversation = 1'000 * (round + 1) + i / 2;
+    const auto blocks = static_cast<std::uint32_t>(20 + i % 7);
+    const ChainRun chain[] = {{.id = 1, .blocks = 10}, {.id = conversation, .blocks = blocks}};
+    engine.submit({.id = i,
+                   .prompt_tokens = (10 + blocks) * kBlockTokens - 100,
+                   .output_tokens = 110,
+                   .chain = chain},
+                  now);
+  }
+}
+
+TEST(VirtualEngine, AWarmOneAllocatesNothing) {
+  EngineConfig config;
+  config.blocks = 400;
+  VirtualEngine engine(config);
+  for (std::uint64_t round = 0; round < 3; ++round) play(engine, round);
+  const std::size_t before = allocations.load();
+  for (std::uint64_t round = 3; round < 6; ++round) play(engine, round);
+  EXPECT_EQ(allocations.load(), before);
+  EXPECT_GT(engine.engine().state().prefix_hits, 0U);
+}
+
+}  // namespace
+}  // namespace pointsman::sim
