@@ -71,12 +71,16 @@ class PrefixIndex::Tree {
   }
 
   void insert(std::span<const BlockHash> chain, std::uint64_t session, ReplicaIndex replica) {
-    if (replica >= kMaxReplicas) return;
-    grow_holders(replica);
-    // A run takes at most 14 bytes a block while it grows.
-    chain = chain.first(std::min(chain.size(), max_bytes_ / 64));
-    if (chain.empty()) return;
-    walk(chain);
+    walk(bounded(chain));
+    insert_matched(chain, session, replica);
+  }
+
+  // The chain's path has been walked.
+  void insert_matched(std::span<const BlockHash> chain, std::uint64_t session,
+                      ReplicaIndex replica) {
+    chain = bounded(chain);
+    if (chain.empty() || replica >= kMaxReplicas) return;
+    if (grow_holders(replica) || path_end() > chain.size()) walk(chain);
     find_extents(replica);
     while (!fits(chain.size())) {
       if (!evict_some()) return;
@@ -160,12 +164,20 @@ class PrefixIndex::Tree {
     return true;
   }
 
-  void grow_holders(ReplicaIndex replica) {
-    if (replica < holders_.size()) return;
+  // Returns whether anything had to go for it.
+  bool grow_holders(ReplicaIndex replica) {
+    if (replica < holders_.size()) return false;
     holders_.resize(replica + 1);
     marks_.resize(replica + 1);
-    while (bytes() > max_bytes_ && evict_some()) {
-    }
+    bool evicted = false;
+    while (bytes() > max_bytes_ && evict_some()) evicted = true;
+    return evicted;
+  }
+
+  // As much of a chain as an empty index has room for: a run takes at most 14 bytes a block while
+  // it grows.
+  [[nodiscard]] std::span<const BlockHash> bounded(std::span<const BlockHash> chain) const {
+    return chain.first(std::min(chain.size(), max_bytes_ / 64));
   }
 
   // --- Walking
@@ -177,6 +189,8 @@ class PrefixIndex::Tree {
       const NodeId id = nodes_.find(chain[at_block]);
       if (id == kNone) return;
       const PrefixNode& node = nodes_[id];
+      const std::size_t behind = at_block + node.length;
+      if (behind < chain.size()) nodes_.expect(chain[behind]);
       const std::size_t matched =
           common(node.hashes(), chain.data() + at_block,
                  std::min<std::size_t>(node.length, chain.size() - at_block));
@@ -562,6 +576,10 @@ void PrefixIndex::match(std::span<const BlockHash> chain, std::uint64_t session,
 void PrefixIndex::insert(std::span<const BlockHash> chain, std::uint64_t session,
                          ReplicaIndex replica) {
   tree_->insert(chain, session, replica);
+}
+void PrefixIndex::insert_matched(std::span<const BlockHash> chain, std::uint64_t session,
+                                 ReplicaIndex replica) {
+  tree_->insert_matched(chain, session, replica);
 }
 void PrefixIndex::forget(ReplicaIndex replica) {
   tree_->forget(replica);

@@ -71,6 +71,11 @@ class PrefixIndex {
   // room for all of the chain, its beginning is kept.
   void insert(std::span<const BlockHash> chain, std::uint64_t session, ReplicaIndex replica);
 
+  // Likewise, for the chain that match() was just given: nothing else has been called since. The
+  // way along the chain is not looked for again.
+  void insert_matched(std::span<const BlockHash> chain, std::uint64_t session,
+                      ReplicaIndex replica);
+
   // The replica restarted or left: nothing is known of it any more, its capacity included.
   void forget(ReplicaIndex replica);
 

@@ -45,7 +45,14 @@ std::uint32_t PrefixNodes::bucket_of(BlockHash first) const {
 
 NodeId PrefixNodes::find(BlockHash first) const {
   NodeId id = buckets_[bucket_of(first)];
-  while (id != kNone && nodes_[id].hashes()[0] != first) id = nodes_[id].next_in_bucket;
+  while (id != kNone) {
+    const PrefixNode& node = nodes_[id];
+    const BlockHash* const hashes = node.hashes();
+    // Whoever finds a node looks at its run's last hash next.
+    __builtin_prefetch(hashes + node.length - 1);
+    if (hashes[0] == first) break;
+    id = node.next_in_bucket;
+  }
   return id;
 }
 
@@ -101,6 +108,11 @@ void PrefixNodes::grow_table() {
     id = next;
   }
   if (buckets_.size() == 2 * level_) level_ *= 2;
+  // What the next two calls will look at has not been touched for long. Called for now, it is there
+  // by then: first the node, and a call later, when that can be read, its run.
+  const std::uint32_t next = buckets_.size() - level_;
+  if (buckets_[next] != kNone) __builtin_prefetch(nodes_[buckets_[next]].hashes());
+  if (buckets_[next + 1] != kNone) __builtin_prefetch(&nodes_[buckets_[next + 1]]);
 }
 
 // The link that leads to a node in the table.

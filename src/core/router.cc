@@ -129,7 +129,7 @@ Decision Router::decide(const Features& features, const FleetView& fleet,
     if (options_.prefixes != nullptr) {
       options_.prefixes->sent(features, replica);
     } else {
-      index_.insert(features.blocks, features.session_key, replica);
+      index_.insert_matched(features.blocks, features.session_key, replica);
     }
   }
   return decision;

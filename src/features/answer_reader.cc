@@ -45,8 +45,42 @@ std::string_view object_at(std::string_view text, std::size_t at) {
   return {};
 }
 
-bool contains(std::string_view text, std::string_view part) {
-  return memmem(text.data(), text.size(), part.data(), part.size()) != nullptr;
+// Where the keys that answers tell their counts under begin for the last time.
+struct CountKeys {
+  static constexpr std::string_view kUsage = "\"usage\"";
+  static constexpr std::string_view kTimings = "\"timings\"";  // llama.cpp's own
+
+  std::size_t usage = std::string_view::npos;
+  std::size_t timings = std::string_view::npos;
+};
+
+// Every event of every stream is searched, so both keys are looked for in one pass, eight places a
+// step: a place counts where a quote stands and behind it a `u` or a `t`, which differ in their
+// lowest bit alone. The test may err towards finding; the comparison settles it.
+CountKeys find_count_keys(std::string_view text) {
+  CountKeys keys;
+  const auto look = [&](std::size_t at) {
+    const std::string_view rest = text.substr(at);
+    if (rest.starts_with(CountKeys::kUsage)) keys.usage = at;
+    if (rest.starts_with(CountKeys::kTimings)) keys.timings = at;
+  };
+  constexpr std::uint64_t kOnes = 0x0101010101010101ULL;
+  constexpr std::uint64_t kHighs = 0x8080808080808080ULL;
+  std::size_t at = 0;
+  for (; text.size() - at > 8; at += 8) {
+    std::uint64_t here;
+    std::uint64_t next;
+    std::memcpy(&here, text.data() + at, 8);
+    std::memcpy(&next, text.data() + at + 1, 8);
+    here ^= '"' * kOnes;
+    next = (next | kOnes) ^ 'u' * kOnes;
+    const std::uint64_t found =
+        (here - kOnes) & ~here & (next - kOnes) & ~next & kHighs;  // bytes that are 0 in both
+    if (found == 0) continue;
+    for (std::size_t i = 0; i < 8; ++i) look(at + i);
+  }
+  for (; at < text.size(); ++at) look(at);
+  return keys;
 }
 
 // The last object under this key (with its quotes) that starts before `limit`. A key cannot occur
@@ -205,17 +239,17 @@ std::optional<std::string_view> AnswerReader::text_at(std::string_view data, std
 }
 
 void AnswerReader::read_usage(std::string_view text, AnswerFacts& facts) {
-  constexpr std::string_view kUsage = "\"usage\"";
-  constexpr std::string_view kTimings = "\"timings\"";
+  const CountKeys keys = find_count_keys(text);
+  if (keys.usage == std::string_view::npos && keys.timings == std::string_view::npos) return;
   AnswerFacts usage;
-  std::size_t limit = contains(text, kUsage) ? text.size() : 0;
+  std::size_t limit = keys.usage + 1;  // 0 where there is none
   while (limit > 0) {
-    const std::string_view object = last_object(text, kUsage, limit);
+    const std::string_view object = last_object(text, CountKeys::kUsage, limit);
     if (!object.empty() && read_usage_object(object, usage)) break;
   }
-  AnswerFacts timings;  // llama.cpp's own, beside or in place of usage
-  limit = contains(text, kTimings) ? text.size() : 0;
-  const std::string_view object = last_object(text, kTimings, limit);
+  AnswerFacts timings;  // beside usage or in its place
+  limit = keys.timings + 1;
+  const std::string_view object = last_object(text, CountKeys::kTimings, limit);
   if (!object.empty()) read_usage_object(object, timings);
 
   const auto take = [](auto& into, const auto& first, const auto& second) {

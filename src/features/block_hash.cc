@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+// Compiled in: a call into the library costs more than the hash of a short piece.
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace pointsman {

@@ -1,41 +1,54 @@
 #include "http/head.h"
 
+#include <array>
+#include <cstdint>
+#include <cstring>
+
 #include "base/ascii.h"
 
 namespace pointsman {
 
 HeaderId header_id(std::string_view name) {
-  const auto is = [name](std::string_view known, HeaderId id) {
-    return iequals(name, known) ? id : HeaderId::kOther;
+  // Every header of every message comes by here. The bit that parts capitals from small letters is
+  // set in all bytes at once, and the rest is comparisons of fixed length. Of the characters
+  // that a name may have it makes none a letter or a hyphen that was not one before.
+  constexpr std::size_t kLongest = 24;
+  if (name.size() > kLongest) return HeaderId::kOther;
+  std::array<std::uint64_t, kLongest / 8> words{};
+  std::memcpy(words.data(), name.data(), name.size());
+  for (std::uint64_t& word : words) word |= 0x2020202020202020ULL;
+  const char* const lower = reinterpret_cast<const char*>(words.data());
+  const auto is = [lower]<std::size_t kSize>(const char(&known)[kSize]) {
+    return std::memcmp(lower, known, kSize - 1) == 0;
   };
   switch (name.size()) {
     case 2:
-      return is("te", HeaderId::kTe);
+      return is("te") ? HeaderId::kTe : HeaderId::kOther;
     case 4:
-      return is("host", HeaderId::kHost);
+      return is("host") ? HeaderId::kHost : HeaderId::kOther;
     case 6:
-      return is("expect", HeaderId::kExpect);
+      return is("expect") ? HeaderId::kExpect : HeaderId::kOther;
     case 7:
-      return is("upgrade", HeaderId::kUpgrade);
+      return is("upgrade") ? HeaderId::kUpgrade : HeaderId::kOther;
     case 10:
-      if (iequals(name, "keep-alive")) return HeaderId::kKeepAlive;
-      return is("connection", HeaderId::kConnection);
+      if (is("keep-alive")) return HeaderId::kKeepAlive;
+      return is("connection") ? HeaderId::kConnection : HeaderId::kOther;
     case 12:
-      if (iequals(name, "x-request-id")) return HeaderId::kXRequestId;
-      return is("content-type", HeaderId::kContentType);
+      if (is("x-request-id")) return HeaderId::kXRequestId;
+      return is("content-type") ? HeaderId::kContentType : HeaderId::kOther;
     case 13:
-      return is("authorization", HeaderId::kAuthorization);
+      return is("authorization") ? HeaderId::kAuthorization : HeaderId::kOther;
     case 14:
-      return is("content-length", HeaderId::kContentLength);
+      return is("content-length") ? HeaderId::kContentLength : HeaderId::kOther;
     case 16:
-      if (iequals(name, "content-encoding")) return HeaderId::kContentEncoding;
-      return is("proxy-connection", HeaderId::kProxyConnection);
+      if (is("content-encoding")) return HeaderId::kContentEncoding;
+      return is("proxy-connection") ? HeaderId::kProxyConnection : HeaderId::kOther;
     case 17:
-      return is("transfer-encoding", HeaderId::kTransferEncoding);
+      return is("transfer-encoding") ? HeaderId::kTransferEncoding : HeaderId::kOther;
     case 18:
-      return is("proxy-authenticate", HeaderId::kProxyAuthenticate);
+      return is("proxy-authenticate") ? HeaderId::kProxyAuthenticate : HeaderId::kOther;
     case 19:
-      return is("proxy-authorization", HeaderId::kProxyAuthorization);
+      return is("proxy-authorization") ? HeaderId::kProxyAuthorization : HeaderId::kOther;
     default:
       return HeaderId::kOther;
   }

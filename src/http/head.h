@@ -39,7 +39,7 @@ enum class HeaderId : std::uint8_t {
   kXRequestId,
 };
 
-// Which header a name is. Cost: one switch on the length.
+// Which header a name is: `name` consists of token characters. Cost: one switch on the length.
 HeaderId header_id(std::string_view name);
 
 struct Header {

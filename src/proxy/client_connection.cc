@@ -31,8 +31,9 @@ void ClientConnection::start() {
   stream_->want_read();
 }
 
-std::string ClientConnection::client_address() const {
-  return client_.address().to_string();
+std::string_view ClientConnection::client_address() {
+  if (client_text_.empty()) client_text_ = client_.address().to_string();
+  return client_text_;
 }
 
 void ClientConnection::on_readable() {

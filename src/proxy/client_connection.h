@@ -40,7 +40,8 @@ class ClientConnection final : public RefCounted<ClientConnection>,
   [[nodiscard]] InputBuffer& input() { return input_; }
   [[nodiscard]] Stream& stream() { return *stream_; }
   [[nodiscard]] ProxyShard& shard() { return shard_; }
-  [[nodiscard]] std::string client_address() const;
+  // As text; made once, since every request of the connection is logged with it.
+  [[nodiscard]] std::string_view client_address();
 
   // Sends `first` and then `second`. What the socket does not take is kept. Never calls back; look
   // at blocked() and broken() afterwards.
@@ -100,6 +101,7 @@ class ClientConnection final : public RefCounted<ClientConnection>,
   ProxyShard& shard_;
   StreamPtr stream_;
   const asio::ip::tcp::endpoint client_;
+  std::string client_text_;
   Phase phase_ = Phase::kIdle;
   Ending ending_ = Ending::kKeep;
   bool broken_ = false;

@@ -429,10 +429,9 @@ void Exchange::finish(ClientConnection::Ending ending) {
 }
 
 void Exchange::write_log(TimePoint now) {
-  const std::string client = client_->client_address();
   AccessRecord record;
   record.at = std::chrono::system_clock::now();
-  record.client = client;
+  record.client = client_->client_address();
   record.method = method_;
   record.path = path_;
   record.request_id = request_id();

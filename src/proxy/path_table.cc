@@ -56,6 +56,11 @@ PathTable::PathTable(const ProxyOptions& options) {
   for (const char* path : {"/v1/signals", "/v1/replicas", "/v1/config"}) refused_.emplace(path);
   refused_below_.emplace_back("/v1/replicas/");
   stateless_.insert(options.stateless_paths.begin(), options.stateless_paths.end());
+  for (const std::string& path : exact_) {
+    if (!proxied(path)) continue;
+    if (rules_.size() <= path.size()) rules_.resize(path.size() + 1);
+    rules_[path.size()].push_back({path, proxy_rule(path)});
+  }
 }
 
 bool PathTable::proxied(std::string_view path) const {
@@ -66,16 +71,32 @@ bool PathTable::proxied(std::string_view path) const {
   return exact_.contains(path) || is_below(path, below_);
 }
 
+PathRule PathTable::proxy_rule(std::string_view path) const {
+  return {PathAction::kProxy, api_of(path), stateless_.contains(path), body_names_model(path)};
+}
+
+PathRule PathTable::known_rule(std::string_view path) const {
+  if (path.size() >= rules_.size()) return {};
+  for (const Known& known : rules_[path.size()]) {
+    if (known.path == path) return known.rule;
+  }
+  return {};
+}
+
 PathRule PathTable::find(std::string_view method, std::string_view path) const {
   const bool reads = method == "GET" || method == "HEAD";
   if (reads) {
     if (path == "/healthz") return {PathAction::kAlive};
     if (path == "/health" || path == "/readyz") return {PathAction::kReady};
   }
-  if (!proxied(path)) return {};
+  PathRule rule = known_rule(path);
+  if (rule.action == PathAction::kNotFound) {
+    if (!proxied(path)) return {};
+    rule = proxy_rule(path);
+  }
   if (reads && path == "/v1/models") return {PathAction::kModels};
-  return {PathAction::kProxy, api_of(path), stateless_.contains(path),
-          method == "POST" && body_names_model(path)};
+  rule.needs_model = rule.needs_model && method == "POST";
+  return rule;
 }
 
 }  // namespace pointsman

@@ -27,7 +27,8 @@ struct PathRule {
   bool needs_model = false;  // requests choose a model in their body
 };
 
-// Decides on the decoded path alone (http/path.h). Built once; a look-up is one or two hashes.
+// Decides on the decoded path alone (http/path.h). Built once; a look-up of a path that is listed
+// by its full name is one hash.
 class PathTable {
  public:
   explicit PathTable(const ProxyOptions& options);
@@ -44,12 +45,23 @@ class PathTable {
   using Paths = std::unordered_set<std::string, Hash, std::equal_to<>>;
 
   [[nodiscard]] bool proxied(std::string_view path) const;
+  // What is the same for all methods.
+  [[nodiscard]] PathRule proxy_rule(std::string_view path) const;
+  // The same, if the path is in rules_; else kNotFound.
+  [[nodiscard]] PathRule known_rule(std::string_view path) const;
 
   Paths exact_;
   std::vector<std::string> below_;  // "/v1/" for the entry "/v1/*"
   Paths refused_;
   std::vector<std::string> refused_below_;
   Paths stateless_;
+  // The rules of the paths in exact_ that are not refused: nearly all requests are for one of them.
+  // By length, which leaves two or three to compare with.
+  struct Known {
+    std::string path;
+    PathRule rule;
+  };
+  std::vector<std::vector<Known>> rules_;
 };
 
 }  // namespace pointsman

@@ -67,14 +67,16 @@ void append_milliseconds(Duration value, std::string& out) {
   out += static_cast<char>('0' + tenths % 10);
 }
 
+// `key` with all that stands around it: a line is made for every request, and each append counts.
 void append_text(std::string_view key, std::string_view value, std::string& out) {
   if (value.empty()) return;
-  out.append(",\"").append(key).append("\":");
-  append_json_string(out, value.substr(0, kMaxText));
+  out.append(key);
+  append_json_text(out, value.substr(0, kMaxText));
+  out += '"';
 }
 
 void append_count(std::string_view key, std::uint64_t value, std::string& out) {
-  out.append(",\"").append(key).append("\":");
+  out.append(key);
   append_number(value, out);
 }
 
@@ -84,24 +86,27 @@ void append_access_line(const AccessRecord& record, std::string& out) {
   out.append("{\"at\":\"");
   append_time(record.at, out);
   out += '"';
-  append_text("client", record.client, out);
-  append_text("method", record.method, out);
-  append_text("path", record.path, out);
-  append_text("request_id", record.request_id, out);
-  append_text("model", record.model, out);
-  append_text("replica", record.replica, out);
-  append_text("reason", record.reason, out);
-  append_text("error", record.error, out);
-  append_count("status", static_cast<std::uint64_t>(record.status < 0 ? 0 : record.status), out);
-  append_count("tries", static_cast<std::uint64_t>(record.tries < 0 ? 0 : record.tries), out);
+  append_text(R"(,"client":")", record.client, out);
+  append_text(R"(,"method":")", record.method, out);
+  append_text(R"(,"path":")", record.path, out);
+  append_text(R"(,"request_id":")", record.request_id, out);
+  append_text(R"(,"model":")", record.model, out);
+  append_text(R"(,"replica":")", record.replica, out);
+  append_text(R"(,"reason":")", record.reason, out);
+  append_text(R"(,"error":")", record.error, out);
+  append_count(R"(,"status":)", static_cast<std::uint64_t>(record.status < 0 ? 0 : record.status),
+               out);
+  append_count(R"(,"tries":)", static_cast<std::uint64_t>(record.tries < 0 ? 0 : record.tries),
+               out);
   out.append(record.stream ? ",\"stream\":true" : ",\"stream\":false");
-  if (record.prompt_tokens > 0) append_count("prompt_tokens", record.prompt_tokens, out);
-  if (record.predicted_cached > 0) append_count("predicted_cached", record.predicted_cached, out);
+  if (record.prompt_tokens > 0) append_count(R"(,"prompt_tokens":)", record.prompt_tokens, out);
+  if (record.predicted_cached > 0)
+    append_count(R"(,"predicted_cached":)", record.predicted_cached, out);
   if (record.cached_tokens >= 0) {
-    append_count("cached_tokens", static_cast<std::uint64_t>(record.cached_tokens), out);
+    append_count(R"(,"cached_tokens":)", static_cast<std::uint64_t>(record.cached_tokens), out);
   }
-  append_count("request_bytes", record.request_bytes, out);
-  append_count("response_bytes", record.response_bytes, out);
+  append_count(R"(,"request_bytes":)", record.request_bytes, out);
+  append_count(R"(,"response_bytes":)", record.response_bytes, out);
   if (record.ttft > Duration{}) {
     out.append(",\"ttft_ms\":");
     append_milliseconds(record.ttft, out);

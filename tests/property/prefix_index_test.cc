@@ -96,6 +96,14 @@ struct Comparison {
   }
 };
 
+// Both ways in take turns.
+void learn(PrefixIndex& index, const Conversations::Turn& turn, int i) {
+  if (i % 2 == 0) return index.insert(turn.chain, turn.session, turn.replica);
+  PrefixMatches matches;
+  index.match(turn.chain, turn.session, matches);
+  index.insert_matched(turn.chain, turn.session, turn.replica);
+}
+
 class PrefixIndexProperty : public testing::TestWithParam<std::uint64_t> {};
 INSTANTIATE_TEST_SUITE_P(Seeds, PrefixIndexProperty, testing::Range<std::uint64_t>(1, 7));
 
@@ -112,7 +120,7 @@ TEST_P(PrefixIndexProperty, UnboundedIndexKnowsTheTruth) {
     ASSERT_EQ(matches.shared_blocks, truth.shared(turn.chain, turn.session));
     index.match(turn.chain, 0, matches);
     ASSERT_EQ(matches.shared_blocks, truth.shared(turn.chain, 0));
-    index.insert(turn.chain, turn.session, turn.replica);
+    learn(index, turn, i);
     truth.insert(turn.chain, turn.session, turn.replica);
     ASSERT_EQ(index.blocks(), truth.size());
   }
@@ -134,7 +142,7 @@ TEST_P(PrefixIndexProperty, NeverMoreThanTheTruthWithinEachReplicasCapacity) {
     const auto turn = conversations.next();
     comparison.add(index, turn.chain,
                    [&](ReplicaIndex r) { return truth[r].match(turn.chain, r); });
-    index.insert(turn.chain, turn.session, turn.replica);
+    learn(index, turn, i);
     truth[turn.replica].insert(turn.chain, turn.session, turn.replica);
     truth[turn.replica].limit(capacity(turn.replica));
     if (rng.below(300) == 0) {
@@ -164,7 +172,7 @@ TEST_P(PrefixIndexProperty, NeverMoreThanTheTruthWithinItsMemory) {
   for (int i = 0; i < 8'000; ++i) {
     const auto turn = conversations.next();
     comparison.add(index, turn.chain, [&](ReplicaIndex r) { return truth.match(turn.chain, r); });
-    index.insert(turn.chain, turn.session, turn.replica);
+    learn(index, turn, i);
     truth.insert(turn.chain, turn.session, turn.replica);
     if (rng.below(500) == 0) {
       const auto gone = static_cast<ReplicaIndex>(rng.below(kReplicas));
