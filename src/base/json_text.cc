@@ -59,6 +59,10 @@ std::size_t plain_prefix(std::string_view text) {
 
 }  // namespace
 
+bool is_plain_json_text(std::string_view text) {
+  return plain_prefix(text) == text.size();
+}
+
 void append_json_string(std::string& out, std::string_view text) {
   out += '"';
   append_json_text(out, text);

@@ -10,6 +10,8 @@ namespace pointsman {
 void append_json_string(std::string& out, std::string_view text);
 // Likewise without the quotes.
 void append_json_text(std::string& out, std::string_view text);
+// Whether that appends `text` as it is. Text beyond ASCII is not looked into, and does not count.
+[[nodiscard]] bool is_plain_json_text(std::string_view text);
 
 [[nodiscard]] inline std::string json_string(std::string_view text) {
   std::string out;

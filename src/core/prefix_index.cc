@@ -61,12 +61,16 @@ class PrefixIndex::Tree {
       const Step& step = path_[i];
       const PrefixNode& node = nodes_[step.node];
       if (node.holders == out.holders.size()) continue;
-      for_each_extent(step.node, [&](ExtentRef ref) {
-        const Extent& extent = at(ref);
+      const auto look = [&](const Extent& extent) {
         if (!first_mark(extent.replica)) return;
         out.holders.push_back(
             {extent.replica, step.start + std::min<std::uint32_t>(extent.length, step.matched)});
-      });
+      };
+      look(node.extent);
+      for (std::uint32_t next = node.further; next != kNone; next = further_[next].next) {
+        if (node.holders == out.holders.size()) break;
+        look(further_[next].extent);
+      }
     }
   }
 

@@ -90,7 +90,9 @@ bool PrefixNodes::remove(NodeId id) {
 }
 
 void PrefixNodes::enter(NodeId id) {
-  if (nodes_.size() > buckets_.size() + buckets_.size() / 2) grow_table();
+  // A bucket for each node: fewer would cost a search in vain, which every new prompt ends with, a
+  // second node to look at, and each one is two waits for memory.
+  if (nodes_.size() > buckets_.size()) grow_table();
   std::uint32_t& bucket = buckets_[bucket_of(nodes_[id].hashes()[0])];
   nodes_[id].next_in_bucket = bucket;
   bucket = id;
@@ -108,11 +110,6 @@ void PrefixNodes::grow_table() {
     id = next;
   }
   if (buckets_.size() == 2 * level_) level_ *= 2;
-  // What the next two calls will look at has not been touched for long. Called for now, it is there
-  // by then: first the node, and a call later, when that can be read, its run.
-  const std::uint32_t next = buckets_.size() - level_;
-  if (buckets_[next] != kNone) __builtin_prefetch(nodes_[buckets_[next]].hashes());
-  if (buckets_[next + 1] != kNone) __builtin_prefetch(&nodes_[buckets_[next + 1]]);
 }
 
 // The link that leads to a node in the table.

@@ -28,9 +28,9 @@ class ProxyShard;
 //
 // Bytes that the socket does not take wait in `unsent`; the exchange then stops reading its
 // replica, so that at most one read's worth is kept for a client that stands still.
-class ClientConnection final : public RefCounted<ClientConnection>,
-                               public Stream::Events,
-                               public ListLink<ClientConnection> {
+class alignas(64) ClientConnection final : public RefCounted<ClientConnection>,
+                                           public Stream::Events,
+                                           public ListLink<ClientConnection> {
  public:
   ClientConnection(ProxyShard& shard, int socket, const asio::ip::tcp::endpoint& client);
 
@@ -99,15 +99,16 @@ class ClientConnection final : public RefCounted<ClientConnection>,
   void release_exchange();
 
   ProxyShard& shard_;
+  // What passing on a piece of an answer touches stands first, in one cache line.
   StreamPtr stream_;
-  const asio::ip::tcp::endpoint client_;
-  std::string client_text_;
+  std::string unsent_;
   Phase phase_ = Phase::kIdle;
   Ending ending_ = Ending::kKeep;
   bool broken_ = false;
   bool processing_ = false;
+  const asio::ip::tcp::endpoint client_;
+  std::string client_text_;
   InputBuffer input_;
-  std::string unsent_;
   std::size_t unsent_at_ = 0;
   Exchange* exchange_ = nullptr;  // from the first byte of a request to the end of its answer
   Timer timer_;                   // of the phase

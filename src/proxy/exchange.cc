@@ -25,11 +25,11 @@ constexpr Duration kModelsWait = std::chrono::seconds(2);
 
 Exchange::Exchange(ProxyShard& shard)
     : shard_(shard),
+      timer_([this] { on_timeout(); }),
       request_parser_(shard.options().limits.head),
       body_(shard.shared().body_memory, shard.metrics().held_body_bytes,
             shard.options().limits.max_body),
       response_parser_(shard.options().limits.head),
-      timer_([this] { on_timeout(); }),
       hold_timer_([this] { on_head_hold_over(); }) {}
 
 Exchange::~Exchange() = default;
@@ -401,10 +401,13 @@ void Exchange::cut_for_shutdown() {
 // --- the end -------------------------------------------------------------------------------------
 
 void Exchange::release_charge(Feedback::Event event) {
+  if (charge_.held()) release_charge(event, shard_.reactor().now());
+}
+
+void Exchange::release_charge(Feedback::Event event, TimePoint now) {
   if (!charge_.held()) return;
   using Outcomes = ProxyMetrics::ReplicaOutcome;
   const Outcome outcome{event, observer_.prompt_tokens(), observer_.cached_tokens()};
-  const TimePoint now = shard_.reactor().now();
   shard_.deps().router.with(
       [&](Router& router) { router.finished(std::move(charge_), outcome, now); });
   shard_.deps().metrics.replica_try_ended(
@@ -414,10 +417,13 @@ void Exchange::release_charge(Feedback::Event event) {
 }
 
 void Exchange::finish(ClientConnection::Ending ending) {
-  release_charge(Feedback::Event::kCancelled);
+  finish(ending, shard_.reactor().now());
+}
+
+void Exchange::finish(ClientConnection::Ending ending, TimePoint now) {
+  release_charge(Feedback::Event::kCancelled, now);
   drop_upstream();
   state_ = State::kDone;
-  const TimePoint now = shard_.reactor().now();
   shard_.metrics().request_ended(status_, now - started_);
   if (shard_.access_log() != nullptr && rule_.action != PathAction::kAlive &&
       rule_.action != PathAction::kReady) {

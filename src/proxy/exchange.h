@@ -52,7 +52,7 @@ class ProxyShard;
 // after that call: the object serves another request then.
 //
 // Objects are pooled by the shard and keep their memory: a warm exchange allocates nothing.
-class Exchange final : public Stream::Events, public ListLink<Exchange> {
+class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchange> {
  public:
   explicit Exchange(ProxyShard& shard);
   ~Exchange();
@@ -112,7 +112,9 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   [[nodiscard]] bool client_sent(const IoResult& got);
   void read_ahead();
   void release_charge(Feedback::Event event);
+  void release_charge(Feedback::Event event, TimePoint now);
   void finish(ClientConnection::Ending ending);
+  void finish(ClientConnection::Ending ending, TimePoint now);
   void write_log(TimePoint now);
   void wait(Wait what, Duration limit);
   void on_timeout();
@@ -131,6 +133,7 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   // exchange_upstream.cc: a try on one replica
   void on_readable() override;
   void on_writable() override;
+  void call_for_relay() const;
   void connect();
   void connect_to(const asio::ip::tcp::endpoint& endpoint);
   void on_connected();
@@ -175,6 +178,25 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   ClientConnection* client_ = nullptr;
   State state_ = State::kReading;
 
+  // --- the relay: all that a piece of the answer touches, in neighbouring cache lines. A stream
+  // that was silent for some milliseconds finds none of it in the cache; see call_for_relay().
+  Wait waiting_for_ = Wait::kConnect;
+  Hold hold_ = Hold::kNone;
+  bool head_sent_ = false;
+  bool any_byte_ = false;  // of the response
+  bool event_stream_ = false;
+  bool first_token_seen_ = false;
+  bool response_learnt_ = false;
+  bool fully_sent_ = false;
+  bool send_broken_ = false;  // the replica takes no more, but may have answered
+  ReplicaIndex replica_ = kNoReplica;
+  UpstreamConnectionPtr upstream_;
+  TimePoint last_output_at_{};
+  std::uint64_t response_bytes_ = 0;
+  ResponseBody response_body_;
+  Timer timer_;
+  AnswerObserver observer_;
+
   // --- the request
   RequestHeadParser request_parser_;
   RequestBody body_;
@@ -191,7 +213,6 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
 
   // --- the choice
   Charge charge_;
-  ReplicaIndex replica_ = kNoReplica;
   Reason reason_ = Reason::kPolicy;
   bool pinned_ = false;
   std::uint32_t predicted_cached_ = 0;
@@ -204,36 +225,23 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   std::uint64_t ticket_ = 0;     // of the question that is open; tells late answers from this one's
 
   // --- the try
-  UpstreamConnectionPtr upstream_;
   std::string upstream_unsent_;  // of the head, or of what streams through
   std::size_t upstream_unsent_at_ = 0;
   std::size_t body_sent_ = 0;  // of the held body
-  bool fully_sent_ = false;
-  bool pumping_ = false;  // the held part is sent, the rest of the body streams through
+  bool pumping_ = false;       // the held part is sent, the rest of the body streams through
   bool stale_resent_ = false;
-  bool send_broken_ = false;  // the replica takes no more, but may have answered
-  bool any_byte_ = false;     // of the response
   TimePoint sent_at_{};
   TimePoint tried_at_{};
 
   // --- the answer
   ResponseHeadParser response_parser_;
-  ResponseBody response_body_;
   std::string response_head_;  // the head's bytes, where it came in pieces or is held
   std::string held_;           // of the body, to be sent with the head
-  Hold hold_ = Hold::kNone;
-  bool head_sent_ = false;
   bool reuse_upstream_ = false;
   bool client_keeps_ = true;  // the client's connection stays open after this answer
-  bool event_stream_ = false;
-  bool first_token_seen_ = false;
-  bool response_learnt_ = false;
   TimePoint first_token_at_{};
-  TimePoint last_output_at_{};
-  AnswerObserver observer_;
   int status_ = 0;  // sent to the client
   std::string_view error_word_;
-  std::uint64_t response_bytes_ = 0;
 
   // The last answer that was held back for a retry, ready to be sent should that come to nothing.
   std::string saved_answer_;
@@ -243,8 +251,6 @@ class Exchange final : public Stream::Events, public ListLink<Exchange> {
   // --- the tunnel
   std::string tunnel_unsent_;  // towards the replica
 
-  Wait waiting_for_ = Wait::kConnect;
-  Timer timer_;
   Timer hold_timer_;
 };
 

@@ -318,10 +318,10 @@ void Exchange::complete() {
   }
   if (observer_.response_id() != 0 && !response_learnt_) learn_response(now);
   shard_.metrics().response_bytes.add(response_bytes_);
-  release_charge(status >= 500 ? Feedback::Event::kFailed : Feedback::Event::kFinished);
+  release_charge(status >= 500 ? Feedback::Event::kFailed : Feedback::Event::kFinished, now);
   keep_upstream();
   if (!request_consumed()) client_keeps_ = false;
-  finish(client_keeps_ ? ClientConnection::Ending::kKeep : ClientConnection::Ending::kClose);
+  finish(client_keeps_ ? ClientConnection::Ending::kKeep : ClientConnection::Ending::kClose, now);
 }
 
 void Exchange::keep_upstream() {

@@ -238,11 +238,25 @@ void Exchange::on_writable() {
   }
 }
 
+// Asks for the memory that passing on a piece of the answer will touch, all of it at once and
+// before the system call that fetches the piece: one after the other, these waits would cost as
+// much as the work itself.
+void Exchange::call_for_relay() const {
+  constexpr std::size_t kLine = 64;
+  const auto* const end = reinterpret_cast<const char*>(&observer_ + 1);
+  for (const auto* at = reinterpret_cast<const char*>(&state_); at < end; at += kLine) {
+    __builtin_prefetch(at, /*write=*/1);
+  }
+  __builtin_prefetch(&response_parser_.head());
+  __builtin_prefetch(&client_->stream(), /*write=*/1);
+}
+
 void Exchange::on_readable() {
   const IntrusivePtr<ClientConnection> alive(client_);
   if (!upstream_ || state_ == State::kConnecting) return;
   // Read again when the client has taken what it has.
   if (client_->blocked()) return;
+  call_for_relay();
   char* const buffer = shard_.read_buffer();
   const IoResult got = upstream_->stream().read(buffer, ProxyShard::kReadBuffer);
   switch (got.status) {

@@ -1,8 +1,9 @@
 #include "telemetry/access_log.h"
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -17,103 +18,131 @@ namespace {
 constexpr std::size_t kMaxWaiting = std::size_t{16} << 20;
 constexpr std::size_t kMaxText = 256;
 
-void append_two(int number, std::string& out) {
-  out += static_cast<char>('0' + number / 10);
-  out += static_cast<char>('0' + number % 10);
-}
+// The longest line there can be: eight texts, of which each byte may become six, and the rest.
+constexpr std::size_t kMaxLine = 8 * 6 * kMaxText + 1024;
 
-// RFC 3339 in UTC with milliseconds. The part down to the second is made once a second.
-void append_time(std::chrono::system_clock::time_point at, std::string& out) {
-  using std::chrono::floor;
-  thread_local std::chrono::sys_seconds cached_second{};
-  thread_local std::string cached_text;
-  const auto second = floor<std::chrono::seconds>(at);
-  if (second != cached_second || cached_text.empty()) {
-    cached_second = second;
-    const auto day = floor<std::chrono::days>(second);
+// A line in the making. One is made for every request: it has room for the longest, so that no
+// piece of it has to look how much is left.
+class Line {
+ public:
+  [[nodiscard]] std::string_view view() const {
+    return {bytes_.data(), static_cast<std::size_t>(end_ - bytes_.data())};
+  }
+
+  Line& operator+=(std::string_view piece) {
+    std::memcpy(end_, piece.data(), piece.size());
+    end_ += piece.size();
+    return *this;
+  }
+  Line& operator+=(char c) {
+    *end_++ = c;
+    return *this;
+  }
+  Line& operator+=(std::uint64_t number) {
+    constexpr std::ptrdiff_t kDigits = 20;
+    end_ = std::to_chars(end_, end_ + kDigits, number).ptr;
+    return *this;
+  }
+
+  // `key` with all that stands around it.
+  void text(std::string_view key, std::string_view value) {
+    if (value.empty()) return;
+    *this += key;
+    value = value.substr(0, kMaxText);
+    if (is_plain_json_text(value)) {
+      *this += value;
+    } else {
+      std::string escaped;
+      append_json_text(escaped, value);
+      *this += std::string_view(escaped);
+    }
+    *this += '"';
+  }
+  void count(std::string_view key, std::uint64_t value) {
+    *this += key;
+    *this += value;
+  }
+  // Milliseconds with one digit after the point.
+  void milliseconds(std::string_view key, Duration value) {
+    const std::int64_t tenths = value.count() <= 0 ? 0 : (value.count() + 50'000) / 100'000;
+    *this += key;
+    *this += static_cast<std::uint64_t>(tenths / 10);
+    *this += '.';
+    *this += static_cast<char>('0' + tenths % 10);
+  }
+  // RFC 3339 in UTC with milliseconds. The part down to the second is made once a second.
+  void time(std::chrono::system_clock::time_point at) {
+    using std::chrono::floor;
+    thread_local std::chrono::sys_seconds cached_second{};
+    thread_local std::string cached_text;
+    const auto second = floor<std::chrono::seconds>(at);
+    if (second != cached_second || cached_text.empty()) {
+      cached_second = second;
+      cached_text = text_of(second);
+    }
+    *this += std::string_view(cached_text);
+    const auto milliseconds =
+        std::chrono::duration_cast<std::chrono::milliseconds>(at - second).count();
+    *this += static_cast<char>('0' + milliseconds / 100);
+    *this += static_cast<char>('0' + milliseconds / 10 % 10);
+    *this += static_cast<char>('0' + milliseconds % 10);
+    *this += 'Z';
+  }
+
+ private:
+  // Down to the point that the milliseconds follow.
+  static std::string text_of(std::chrono::sys_seconds second) {
+    const auto day = std::chrono::floor<std::chrono::days>(second);
     const std::chrono::year_month_day date{day};
     const std::chrono::hh_mm_ss time{second - day};
-    cached_text = std::to_string(static_cast<int>(date.year()));
-    cached_text += '-';
-    append_two(static_cast<int>(static_cast<unsigned>(date.month())), cached_text);
-    cached_text += '-';
-    append_two(static_cast<int>(static_cast<unsigned>(date.day())), cached_text);
-    cached_text += 'T';
-    append_two(static_cast<int>(time.hours().count()), cached_text);
-    cached_text += ':';
-    append_two(static_cast<int>(time.minutes().count()), cached_text);
-    cached_text += ':';
-    append_two(static_cast<int>(time.seconds().count()), cached_text);
-    cached_text += '.';
+    std::string text = std::to_string(static_cast<int>(date.year()));
+    const auto two = [&text](char before, auto number) {
+      text += before;
+      text += static_cast<char>('0' + number / 10);
+      text += static_cast<char>('0' + number % 10);
+    };
+    two('-', static_cast<unsigned>(date.month()));
+    two('-', static_cast<unsigned>(date.day()));
+    two('T', time.hours().count());
+    two(':', time.minutes().count());
+    two(':', time.seconds().count());
+    text += '.';
+    return text;
   }
-  out += cached_text;
-  const auto milliseconds =
-      std::chrono::duration_cast<std::chrono::milliseconds>(at - second).count();
-  out += static_cast<char>('0' + milliseconds / 100);
-  append_two(static_cast<int>(milliseconds % 100), out);
-  out += 'Z';
-}
 
-void append_number(std::uint64_t value, std::string& out) {
-  char text[24];
-  out.append(text, std::to_chars(text, text + sizeof(text), value).ptr);
-}
-
-// Milliseconds with one digit after the point.
-void append_milliseconds(Duration value, std::string& out) {
-  const std::int64_t tenths = value.count() <= 0 ? 0 : (value.count() + 50'000) / 100'000;
-  append_number(static_cast<std::uint64_t>(tenths / 10), out);
-  out += '.';
-  out += static_cast<char>('0' + tenths % 10);
-}
-
-// `key` with all that stands around it: a line is made for every request, and each append counts.
-void append_text(std::string_view key, std::string_view value, std::string& out) {
-  if (value.empty()) return;
-  out.append(key);
-  append_json_text(out, value.substr(0, kMaxText));
-  out += '"';
-}
-
-void append_count(std::string_view key, std::uint64_t value, std::string& out) {
-  out.append(key);
-  append_number(value, out);
-}
+  std::array<char, kMaxLine> bytes_;
+  char* end_ = bytes_.data();
+};
 
 }  // namespace
 
 void append_access_line(const AccessRecord& record, std::string& out) {
-  out.append("{\"at\":\"");
-  append_time(record.at, out);
-  out += '"';
-  append_text(R"(,"client":")", record.client, out);
-  append_text(R"(,"method":")", record.method, out);
-  append_text(R"(,"path":")", record.path, out);
-  append_text(R"(,"request_id":")", record.request_id, out);
-  append_text(R"(,"model":")", record.model, out);
-  append_text(R"(,"replica":")", record.replica, out);
-  append_text(R"(,"reason":")", record.reason, out);
-  append_text(R"(,"error":")", record.error, out);
-  append_count(R"(,"status":)", static_cast<std::uint64_t>(record.status < 0 ? 0 : record.status),
-               out);
-  append_count(R"(,"tries":)", static_cast<std::uint64_t>(record.tries < 0 ? 0 : record.tries),
-               out);
-  out.append(record.stream ? ",\"stream\":true" : ",\"stream\":false");
-  if (record.prompt_tokens > 0) append_count(R"(,"prompt_tokens":)", record.prompt_tokens, out);
-  if (record.predicted_cached > 0)
-    append_count(R"(,"predicted_cached":)", record.predicted_cached, out);
+  Line line;
+  line += R"({"at":")";
+  line.time(record.at);
+  line += '"';
+  line.text(R"(,"client":")", record.client);
+  line.text(R"(,"method":")", record.method);
+  line.text(R"(,"path":")", record.path);
+  line.text(R"(,"request_id":")", record.request_id);
+  line.text(R"(,"model":")", record.model);
+  line.text(R"(,"replica":")", record.replica);
+  line.text(R"(,"reason":")", record.reason);
+  line.text(R"(,"error":")", record.error);
+  line.count(R"(,"status":)", static_cast<std::uint64_t>(std::max(record.status, 0)));
+  line.count(R"(,"tries":)", static_cast<std::uint64_t>(std::max(record.tries, 0)));
+  line += record.stream ? R"(,"stream":true)" : R"(,"stream":false)";
+  if (record.prompt_tokens > 0) line.count(R"(,"prompt_tokens":)", record.prompt_tokens);
+  if (record.predicted_cached > 0) line.count(R"(,"predicted_cached":)", record.predicted_cached);
   if (record.cached_tokens >= 0) {
-    append_count(R"(,"cached_tokens":)", static_cast<std::uint64_t>(record.cached_tokens), out);
+    line.count(R"(,"cached_tokens":)", static_cast<std::uint64_t>(record.cached_tokens));
   }
-  append_count(R"(,"request_bytes":)", record.request_bytes, out);
-  append_count(R"(,"response_bytes":)", record.response_bytes, out);
-  if (record.ttft > Duration{}) {
-    out.append(",\"ttft_ms\":");
-    append_milliseconds(record.ttft, out);
-  }
-  out.append(",\"whole_ms\":");
-  append_milliseconds(record.whole, out);
-  out.append("}\n");
+  line.count(R"(,"request_bytes":)", record.request_bytes);
+  line.count(R"(,"response_bytes":)", record.response_bytes);
+  if (record.ttft > Duration{}) line.milliseconds(R"(,"ttft_ms":)", record.ttft);
+  line.milliseconds(R"(,"whole_ms":)", record.whole);
+  line += "}\n";
+  out += line.view();
 }
 
 Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& where) {

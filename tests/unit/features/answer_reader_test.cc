@@ -170,6 +170,21 @@ TEST(Usage, TheLastObjectCountsHoweverLongTheAnswerIs) {
   EXPECT_EQ(facts.cached_tokens, std::nullopt);
 }
 
+TEST(Usage, IsFoundWhereverItStands) {
+  AnswerReader reader;
+  for (std::size_t before = 0; before < 20; ++before) {
+    for (std::size_t behind = 0; behind < 20; ++behind) {
+      const std::string data = "{\"x\":\"" + std::string(before, 'u') +
+                               R"(","usage":{"prompt_tokens":8},"timings":{"cache_n":5}})" +
+                               std::string(behind, ' ');
+      AnswerFacts facts;
+      reader.event(Api::kChat, "", data, facts);
+      EXPECT_EQ(facts.prompt_tokens, 8U) << data;
+      EXPECT_EQ(facts.cached_tokens, 5U) << data;
+    }
+  }
+}
+
 TEST(Usage, FormsOfTheOtherApis) {
   AnswerReader reader;
   AnswerFacts responses;

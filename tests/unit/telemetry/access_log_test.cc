@@ -60,6 +60,23 @@ TEST(AccessLine, TextFromOutsideCannotBreakTheLineNorGrowIt) {
   EXPECT_LT(line.size(), 1000U);
 }
 
+TEST(AccessLine, HasRoomForTheLongestTexts) {
+  const std::string text(5000, '\x01');
+  AccessRecord record = example();
+  record.client = record.method = record.path = record.request_id = text;
+  record.model = record.replica = record.reason = record.error = text;
+  record.prompt_tokens = record.predicted_cached = UINT32_MAX;
+  record.cached_tokens = INT64_MAX;
+  record.request_bytes = record.response_bytes = UINT64_MAX;
+  record.ttft = record.whole = Duration::max() - milliseconds(1);
+  std::string line;
+  append_access_line(record, line);
+  std::string escaped;
+  for (int i = 0; i < 256; ++i) escaped += "\\u0001";
+  EXPECT_NE(line.find(",\"error\":\"" + escaped + "\",\"status\""), std::string::npos);
+  EXPECT_TRUE(line.ends_with("}\n"));
+}
+
 class AccessLogFile : public testing::Test {
  protected:
   AccessLogFile() {
