@@ -121,6 +121,7 @@ void write_replica(const ReplicaFigures& figures, TimePoint now, JsonWriter& jso
   json.key("url").string(status.spec.url);
   json.key("pool").string(status.spec.pool);
   json.key("weight").number(status.spec.weight);
+  json.key("kv_capacity_tokens").integer(static_cast<std::int64_t>(status.spec.kv_capacity_tokens));
   json.key("usable").boolean(status.usable);
   json.key("why").string(status.why);
   json.key("state").string(state_word(status));

@@ -42,6 +42,18 @@ def test_the_list_of_metrics_is_what_the_program_shows(start, tmp_path):
     assert rows == [row for row in page.splitlines() if row.startswith("| `")]
 
 
+def test_what_is_configured_of_a_replica_reaches_the_router(start, tmp_path):
+    config = tmp_path / "pointsman.yaml"
+    config.write_text(
+        "listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\n"
+        "replicas: [{url: http://127.0.0.1:9, weight: 2.5, kv_capacity_tokens: 5000}]\n"
+    )
+    router = start(Listening([POINTSMAN, "serve", "-c", config], ports=("listening", "admin")))
+    with Client(router.urls["admin"]) as client:
+        (replica,) = client.get("/v1/replicas").json["replicas"]
+    assert (replica["weight"], replica["kv_capacity_tokens"]) == (2.5, 5000)
+
+
 def test_what_clients_invent_never_makes_a_series(start):
     router = start(Router([start(Replica())]))
     router.wait_models()
@@ -130,6 +142,13 @@ def test_what_is_wrong_is_one_line_with_file_line_and_remedy(tmp_path):
 def test_tls_to_a_replica_is_refused_with_a_clear_text():
     text = faults("--replicas", "https://models.test")
     assert "https://models.test" in text and "TLS" in text and text.count("\n") == 1
+
+
+def test_a_url_without_a_scheme_is_http_and_that_is_said_D49():
+    answer = run("check", "--replicas", "models.test:8000,[2001:db8::1]:8000")
+    assert answer.returncode == 0
+    for url in ("models.test:8000", "[2001:db8::1]:8000"):
+        assert f"'{url}' has no scheme: http:// is assumed" in answer.stdout + answer.stderr
 
 
 @pytest.mark.parametrize("port", ["listen", "admin", "observe"])
