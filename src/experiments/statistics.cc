@@ -119,6 +119,14 @@ Estimate median_estimate(std::span<const double> values) {
   return {median(values), sorted[first], sorted[sorted.size() - 1 - first]};
 }
 
+Estimate median_ratio(std::span<const double> ratios) {
+  if (ratios.empty()) return {};
+  std::vector<double> logarithms;
+  for (const double ratio : ratios) logarithms.push_back(std::log(ratio));
+  const Estimate found = median_estimate(logarithms);
+  return {std::exp(found.mean), std::exp(found.low), std::exp(found.high)};
+}
+
 Estimate share_estimate(std::size_t hits, std::size_t all) {
   if (all == 0) return {0, 0, 1};
   static constexpr double kNormal = 1.959963984540054;  // the normal law's 97.5 % quantile

@@ -42,6 +42,10 @@ struct Estimate {
 // which covers less.
 [[nodiscard]] Estimate median_estimate(std::span<const double> values);
 
+// The same for ratios, all above zero: between two middle ones lies their geometric mean, so that
+// the ratios turned over give the median turned over.
+[[nodiscard]] Estimate median_ratio(std::span<const double> ratios);
+
 // A share, `hits` of `all`, with Wilson's 95 % score interval (1927), which holds for few cases
 // and near 0 and 1 as well. 0 of 0: the interval is [0, 1].
 [[nodiscard]] Estimate share_estimate(std::size_t hits, std::size_t all);

@@ -84,6 +84,14 @@ TEST(MedianEstimate, TakesTheOrderStatisticsOfTheTables) {
   }
 }
 
+TEST(MedianRatio, TurnsOverWithItsRatios) {
+  const Estimate ratio = median_ratio(std::vector<double>{2, 0.5, 8, 4});
+  EXPECT_NEAR(ratio.mean, std::sqrt(8), 1e-12);
+  const Estimate turned = median_ratio(std::vector<double>{0.5, 2, 0.125, 0.25});
+  EXPECT_NEAR(turned.mean, 1 / std::sqrt(8), 1e-12);
+  EXPECT_NEAR(turned.high, 1 / ratio.low, 1e-12);
+}
+
 TEST(ShareEstimate, IsWilsonsInterval) {
   const Estimate none = share_estimate(0, 10);
   EXPECT_DOUBLE_EQ(none.low, 0);

@@ -1,0 +1,66 @@
+#include "experiments/policies.h"
+
+#include <map>
+#include <set>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "policies/register.h"
+
+namespace pointsman::sim {
+namespace {
+
+ExperimentOptions small_options() {
+  ExperimentOptions options;
+  options.quick = true;
+  options.seeds = 2;
+  options.jobs = 2;
+  return options;
+}
+
+TEST(PolicyArms, HoldEveryPreset) {
+  const Registry registry = make_registry();
+  std::set<std::string> names;
+  for (const Arm& arm : policy_arms(registry)) names.insert(arm.policy.preset);
+  EXPECT_EQ(names.size(), registry.presets().size());
+}
+
+TEST(Policies, EachPairIsSeenFromBothSides) {
+  const Registry registry = make_registry();
+  const Result<Report> report = run_policies(small_options(), registry);
+  ASSERT_TRUE(report.ok());
+  const std::size_t arms = policy_arms(registry).size();
+  ASSERT_EQ(report->rows.size(), arms + arms * (arms - 1) + 2);
+
+  std::map<std::pair<std::string, std::string>, const Record*> pairs;
+  for (const Record& row : report->rows) {
+    if (row.text("model") != "pair") continue;
+    const std::string arm = row.text("arm");
+    const std::string name = row.text("policy") + (arm.empty() ? "" : " " + arm);
+    pairs[{name, row.text("against")}] = &row;
+  }
+  ASSERT_EQ(pairs.size(), arms * (arms - 1));
+  for (const auto& [names, row] : pairs) {
+    const Record& back = *pairs.at({names.second, names.first});
+    EXPECT_NEAR(row->number("p99_gain") * back.number("p99_gain"), 1, 1e-9);
+    // Both are ahead in none where they are the same to the last digit.
+    EXPECT_LE(row->number("better_p99_share") + back.number("better_p99_share"), 1 + 1e-9);
+  }
+  // Affinity finds far more of the prompts cached than round robin, in any setting.
+  EXPECT_GT(pairs.at({"session_affinity", "round_robin"})->number("better_p50_share"), 0.9);
+}
+
+TEST(Policies, SameBytesForAnyNumberOfJobs) {
+  const Registry registry = make_registry();
+  ExperimentOptions options = small_options();
+  options.jobs = 1;
+  const Result<Report> one = run_policies(options, registry);
+  options.jobs = 4;
+  const Result<Report> four = run_policies(options, registry);
+  ASSERT_TRUE(one.ok() && four.ok());
+  EXPECT_EQ(report_json(*one), report_json(*four));
+}
+
+}  // namespace
+}  // namespace pointsman::sim
