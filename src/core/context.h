@@ -19,7 +19,7 @@ namespace pointsman {
 struct SaturationLimits {
   double kv = 0.9;                 // live KV use, [0, 1]
   double queue = 16;               // live queue, requests
-  double prefill_tokens = 32'768;  // outstanding prefill; at least the request's own prompt
+  double prefill_tokens = 32'768;  // outstanding prefill, peers' included; at least the own prompt
 };
 
 // Everything a stage may look at. Stages are pure: same context, same state and same generator give
@@ -118,7 +118,7 @@ inline bool saturated(const Context& context, ReplicaIndex replica, const KvRead
                       double queue) {
   const SaturationLimits& limits = context.limits;
   const double prompt = context.features.prompt_tokens;
-  return static_cast<double>(context.ledger[replica].prefill_tokens) >=
+  return static_cast<double>(context.ledger[replica].all_prefill_tokens()) >=
              std::max(limits.prefill_tokens, prompt) ||
          queue >= limits.queue || kv_full(context, live);
 }

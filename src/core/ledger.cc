@@ -3,6 +3,13 @@
 #include <algorithm>
 
 namespace pointsman {
+namespace {
+
+// Sums of kMaxPeers such values stay far from the ends of their types.
+constexpr std::int32_t kMostPeerRequests = 1'000'000;
+constexpr std::int64_t kMostPeerTokens = 1'000'000'000'000;
+
+}  // namespace
 
 Charge Ledger::book(ReplicaIndex replica, const Cost& cost, TimePoint now, TimePoint prefill_due) {
   reserve(std::size_t{replica} + 1);
@@ -34,7 +41,7 @@ Charge Ledger::book(ReplicaIndex replica, const Cost& cost, TimePoint now, TimeP
   entry.replica = replica;
   entry.phase = Phase::kPrefill;
   entry.booked_window = account.current;
-  entry.work_ahead = load.prefill_tokens;
+  entry.work_ahead = load.all_prefill_tokens();
   entry.booked_at = now;
 
   if (prefill_due != TimePoint{}) {
@@ -115,6 +122,42 @@ void Ledger::close_window(ReplicaIndex replica, ReportWindow window) {
   load.awaiting_since_report = 0;
   for (ReportWindow w = window; w <= account.current; ++w) {
     load.awaiting_since_report += account.at(w).awaiting;
+  }
+}
+
+void Ledger::own_loads(std::vector<PeerLoad>& out) const {
+  for (ReplicaIndex i = 0; i < loads_.size(); ++i) {
+    const Load& load = loads_[i];
+    if (load.in_flight > 0) out.push_back({i, load.in_flight, load.prefill_tokens});
+  }
+}
+
+void Ledger::apply_peer(PeerIndex peer, std::span<const PeerLoad> loads) {
+  assert(peer < kMaxPeers);
+  if (peer >= peers_.size()) peers_.resize(std::size_t{peer} + 1);
+  std::vector<PeerLoad>& told = peers_[peer];
+  for (const PeerLoad& old : told) {
+    loads_[old.replica].peers_in_flight -= old.in_flight;
+    loads_[old.replica].peers_prefill_tokens -= old.prefill_tokens;
+  }
+  told.clear();
+  for (PeerLoad load : loads) {
+    if (load.replica >= kMaxReplicas) continue;
+    load.in_flight = std::clamp(load.in_flight, 0, kMostPeerRequests);
+    load.prefill_tokens = std::clamp<std::int64_t>(load.prefill_tokens, 0, kMostPeerTokens);
+    reserve(std::size_t{load.replica} + 1);
+    loads_[load.replica].peers_in_flight += load.in_flight;
+    loads_[load.replica].peers_prefill_tokens += load.prefill_tokens;
+    told.push_back(load);
+  }
+}
+
+void Ledger::forget_peers_of(ReplicaIndex replica) {
+  if (replica >= loads_.size()) return;
+  loads_[replica].peers_in_flight = 0;
+  loads_[replica].peers_prefill_tokens = 0;
+  for (std::vector<PeerLoad>& told : peers_) {
+    std::erase_if(told, [&](const PeerLoad& load) { return load.replica == replica; });
   }
 }
 

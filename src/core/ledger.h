@@ -3,6 +3,7 @@
 #include <array>
 #include <cassert>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/time.h"
@@ -48,6 +49,18 @@ class Charge {
   ReplicaIndex replica_ = kNoReplica;
 };
 
+// A number for each other router that shares its sums with this one. Dense from 0, given by the
+// host.
+using PeerIndex = std::uint16_t;
+inline constexpr std::size_t kMaxPeers = 1'024;
+
+// What a router tells its peers of one replica: the sums of its own bookings there.
+struct PeerLoad {
+  ReplicaIndex replica = kNoReplica;
+  std::int32_t in_flight = 0;       // requests
+  std::int64_t prefill_tokens = 0;  // outstanding prefill
+};
+
 // The sum of the bookings on one replica.
 struct Load {
   std::int32_t in_flight = 0;  // requests sent and not ended
@@ -58,6 +71,14 @@ struct Load {
   // Since the newest applied report was asked for; everything where there was none:
   std::int64_t tokens_since_report = 0;    // prompt tokens sent, of ended requests too
   std::int32_t awaiting_since_report = 0;  // requests sent that have had no first token
+  // The other routers' sums, as their newest exchanges tell; 0 where none shares its own.
+  std::int32_t peers_in_flight = 0;
+  std::int64_t peers_prefill_tokens = 0;
+  // Of all routers, as far as known.
+  [[nodiscard]] std::int32_t all_in_flight() const { return in_flight + peers_in_flight; }
+  [[nodiscard]] std::int64_t all_prefill_tokens() const {
+    return prefill_tokens + peers_prefill_tokens;
+  }
 };
 
 // What the router itself has sent to each replica and not yet seen finished.
@@ -77,6 +98,10 @@ struct Load {
 // before a report is asked for, and close_window() when it has been applied; a report that failed
 // is simply never closed. The windows of the last kWindows - 2 reports can be closed; closing an
 // older one is ignored, which leaves more counted as unknown to the report: the safe side.
+//
+// Several routers in front of the same replicas may tell each other their sums: own_loads() is what
+// to tell, apply_peer() takes what a peer told. A peer's sums stand until it tells new ones or is
+// forgotten; how often they are exchanged, and when a silent peer is forgotten, is the host's.
 //
 // Not thread-safe: SharedRouter (runtime/) holds the lock.
 class Ledger {
@@ -108,10 +133,18 @@ class Ledger {
     return replica < loads_.size() ? loads_[replica] : kIdle;
   }
 
+  // The own sums of every replica that has any, appended to `out`.
+  void own_loads(std::vector<PeerLoad>& out) const;
+  // `peer` (below kMaxPeers) tells its sums, in place of all it told before; replicas that it does
+  // not name have none. Each replica at most once. Values out of range are brought into it.
+  void apply_peer(PeerIndex peer, std::span<const PeerLoad> loads);
+  // No peer's sums for the replica stand any more.
+  void forget_peers_of(ReplicaIndex replica);
+
   // What a held charge was booked with.
   [[nodiscard]] const Cost& cost(const Charge& charge) const;
-  // Outstanding prefill tokens on the replica at booking plus the charge's own: the work that stood
-  // before the first token.
+  // Outstanding prefill tokens on the replica at booking, the peers' included, plus the charge's
+  // own: the work that stood before the first token.
   [[nodiscard]] std::int64_t work_ahead(const Charge& charge) const;
   [[nodiscard]] TimePoint booked_at(const Charge& charge) const;
 
@@ -176,7 +209,8 @@ class Ledger {
   std::vector<Account> accounts_;  // by ReplicaIndex
   std::vector<Entry> entries_;     // by Charge::entry()
   std::vector<std::uint32_t> free_;
-  std::vector<Due> due_;  // a heap
+  std::vector<Due> due_;                      // a heap
+  std::vector<std::vector<PeerLoad>> peers_;  // by PeerIndex: what each told last
 };
 
 }  // namespace pointsman

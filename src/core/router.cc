@@ -112,7 +112,8 @@ Decision Router::decide(const Features& features, const FleetView& fleet,
   const Cost cost{features.prompt_tokens, context.uncached_tokens(replica)};
   TimePoint due{};
   if (!features.stream) {
-    const auto work = static_cast<double>(ledger_[replica].prefill_tokens + cost.uncached_tokens);
+    const auto work =
+        static_cast<double>(ledger_[replica].all_prefill_tokens() + cost.uncached_tokens);
     due = now + from_seconds(work / prefill_rate(replica));
   }
   pipeline.picked(context, replica);
@@ -201,7 +202,13 @@ void Router::report_applied(ReplicaIndex replica, const Signals& signals) {
   current.prefix_hit_rate = in_range(current.prefix_hit_rate, 0, 1);
 }
 
+void Router::own_loads(TimePoint now, std::vector<PeerLoad>& out) {
+  ledger_.advance(now);
+  ledger_.own_loads(out);
+}
+
 void Router::forget(ReplicaIndex replica) {
+  ledger_.forget_peers_of(replica);
   if (replica < signals_.size()) {
     signals_[replica] = Signals{};
     learnt_[replica] = Learnt{};

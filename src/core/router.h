@@ -94,6 +94,14 @@ class Router {
   [[nodiscard]] ReportWindow report_opened(ReplicaIndex replica);
   void report_applied(ReplicaIndex replica, const Signals& signals);
 
+  // For routers that exchange charges: what this one has outstanding per replica, appended to
+  // `out`, and what a peer told of its own; see Ledger. Between two exchanges of 20 to 50 ms little
+  // is lost against counting every request at once.
+  void own_loads(TimePoint now, std::vector<PeerLoad>& out);
+  void peer_applied(PeerIndex peer, std::span<const PeerLoad> loads) {
+    ledger_.apply_peer(peer, loads);
+  }
+
   // The replica restarted or left: its cache, signals, learnt speed and pins are forgotten. Charges
   // of requests still under way stay until they end.
   void forget(ReplicaIndex replica);

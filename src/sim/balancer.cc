@@ -45,4 +45,15 @@ void Balancer::forget(ReplicaIndex replica) {
   if (log_ != nullptr) log_->forgotten(number_, replica);
 }
 
+std::span<const PeerLoad> Balancer::tell(TimePoint now) {
+  told_.clear();
+  router_.own_loads(now, told_);
+  return told_;
+}
+
+void Balancer::hear(PeerIndex peer, std::span<const PeerLoad> loads) {
+  router_.peer_applied(peer, loads);
+  if (log_ != nullptr) log_->peer_applied(number_, peer, loads);
+}
+
 }  // namespace pointsman::sim

@@ -35,6 +35,10 @@ class Balancer {
   void finished(Charge charge, const Outcome& outcome, TimePoint now);
   void forget(ReplicaIndex replica);
 
+  // What the balancer tells its peers now. Valid until the next call.
+  [[nodiscard]] std::span<const PeerLoad> tell(TimePoint now);
+  void hear(PeerIndex peer, std::span<const PeerLoad> loads);
+
   [[nodiscard]] const Router& router() const { return router_; }
 
  private:
@@ -46,6 +50,7 @@ class Balancer {
   std::uint32_t number_;
   Router router_;
   RunLog* log_;
+  std::vector<PeerLoad> told_;
   std::deque<Report> reports_;        // on their way, oldest first
   std::uint64_t polled_ = 0;          // reports ever polled
   std::uint64_t arrived_ = 0;         // reports ever arrived

@@ -36,6 +36,7 @@ enum class EventKind : std::uint8_t {
   kEngine,        // a first token or an end at a replica
   kPoll,          // by a balancer
   kReports,       // arrive at a balancer
+  kExchange,      // of the balancers' charges
   kSample,
   kWindowBegins,
   kArrivalsEnd,
@@ -97,6 +98,7 @@ class Cluster {
   void send(std::uint32_t place, std::span<const ReplicaIndex> excluded);
   void poll(Balancer& balancer);
   void poll_round(std::uint32_t number);
+  void exchange();
   [[nodiscard]] Signals signals_of(ReplicaIndex replica, Duration max_age);
 
   // --- the engines
@@ -311,6 +313,9 @@ RunResult Cluster::run() {
       queue_.put(kStart + phase, EventKind::kPoll, i);
     }
   }
+  if (spec.exchange > Duration{} && balancers_.size() > 1) {
+    queue_.put(kStart + spec.exchange, EventKind::kExchange, 0);
+  }
   if (scenario_.arrivals.kind == ArrivalKind::kClosed) {
     for (std::uint32_t i = 0; i < scenario_.arrivals.users; ++i) begin_conversation();
   } else {
@@ -341,6 +346,9 @@ RunResult Cluster::run() {
         break;
       case EventKind::kReports:
         balancers_[event.subject].arrive(now_);
+        break;
+      case EventKind::kExchange:
+        exchange();
         break;
       case EventKind::kSample:
         sample();
@@ -614,6 +622,17 @@ void Cluster::poll_round(std::uint32_t number) {
     balancer.arrive(now_);
   }
   queue_.put(now_ + spec.poll, EventKind::kPoll, number);
+}
+
+// All tell all at the same moment.
+void Cluster::exchange() {
+  for (std::uint32_t teller = 0; teller < balancers_.size(); ++teller) {
+    const std::span<const PeerLoad> loads = balancers_[teller].tell(now_);
+    for (std::uint32_t hearer = 0; hearer < balancers_.size(); ++hearer) {
+      if (hearer != teller) balancers_[hearer].hear(static_cast<PeerIndex>(teller), loads);
+    }
+  }
+  queue_.put(now_ + scenario_.balancers.exchange, EventKind::kExchange, 0);
 }
 
 // ---------------------------------------------------------------------------- engines

@@ -43,6 +43,7 @@ class RunLog {
                        std::span<const ReplicaIndex>, TimePoint, const Decision&) {}
   virtual void first_token(std::uint32_t, std::uint32_t, TimePoint) {}
   virtual void finished(std::uint32_t, std::uint32_t, const Outcome&, TimePoint) {}
+  virtual void peer_applied(std::uint32_t, PeerIndex, std::span<const PeerLoad>) {}
   virtual void forgotten(std::uint32_t, ReplicaIndex) {}
 
   virtual void request_finished(const FinishedRequest&) {}

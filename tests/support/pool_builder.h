@@ -156,6 +156,10 @@ class PoolBuilder {
     charges_.push_back(ledger_.book(replica, {tokens, tokens}, now, TimePoint{}));
     return charges_.back();
   }
+  // Another router tells that it has so much outstanding there, and nothing elsewhere.
+  void hear_peer(PeerIndex peer, const PeerLoad& load) {
+    ledger_.apply_peer(peer, std::span(&load, 1));
+  }
   void finish_all() {
     for (Charge& charge : charges_) ledger_.release(std::move(charge));
     charges_.clear();

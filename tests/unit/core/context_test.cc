@@ -123,6 +123,15 @@ TEST(Context, SaturatedByEachOfTheThreeLimitsAndNotBelowThem) {
   }
 }
 
+TEST(Context, OutstandingPrefillOfOtherRoutersSaturatesToo) {
+  PoolBuilder pool;
+  pool.add("a", {.queued = 1, .tokens = 10'000});
+  pool.hear_peer(0, {0, 1, 22'767});
+  EXPECT_FALSE(saturated(pool.context(), 0));
+  pool.hear_peer(1, {0, 1, 1});
+  EXPECT_TRUE(saturated(pool.context(), 0));
+}
+
 TEST(Context, ALongPromptRaisesThePrefillLimitToItself) {
   PoolBuilder pool;
   pool.add("a", {.queued = 1, .tokens = 40'000});

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -82,6 +83,80 @@ TEST(Ledger, WorkAheadIsWhatStoodThereAndTheChargesOwn) {
   EXPECT_EQ(ledger.cost(second).uncached_tokens, 200U);
   ledger.release(std::move(first));
   ledger.release(std::move(second));
+}
+
+TEST(Ledger, TellsThePeersOnlyOfReplicasWithRequests) {
+  Ledger ledger;
+  ledger.reserve(3);
+  Charge first = book_stream(ledger, kB, {100, 60});
+  Charge second = book_stream(ledger, kB, {200, 200});
+  ledger.first_token(second);
+  std::vector<PeerLoad> told;
+  ledger.own_loads(told);
+  ASSERT_EQ(told.size(), 1U);
+  EXPECT_EQ(told[0].replica, kB);
+  EXPECT_EQ(told[0].in_flight, 2);
+  EXPECT_EQ(told[0].prefill_tokens, 60);
+  ledger.release(std::move(first));
+  ledger.release(std::move(second));
+  told.clear();
+  ledger.own_loads(told);
+  EXPECT_TRUE(told.empty());
+}
+
+TEST(Ledger, APeersNewSumsReplaceItsOldOnesAndNobodyElses) {
+  Ledger ledger;
+  const std::vector<PeerLoad> one = {{kA, 3, 1'000}, {kB, 1, 50}};
+  const std::vector<PeerLoad> other = {{kA, 2, 500}};
+  ledger.apply_peer(0, one);
+  ledger.apply_peer(4, other);
+  EXPECT_EQ(ledger[kA].peers_in_flight, 5);
+  EXPECT_EQ(ledger[kA].peers_prefill_tokens, 1'500);
+  EXPECT_EQ(ledger[kB].peers_prefill_tokens, 50);
+  EXPECT_EQ(ledger[kA].in_flight, 0) << "they are not our own";
+  const std::vector<PeerLoad> later = {{kA, 1, 10}};
+  ledger.apply_peer(0, later);
+  EXPECT_EQ(ledger[kA].peers_prefill_tokens, 510);
+  EXPECT_EQ(ledger[kB].peers_in_flight, 0) << "what a peer does not name, it does not have";
+  Charge charge = book_stream(ledger, kA, {100, 60});
+  EXPECT_EQ(ledger[kA].all_in_flight(), 4);
+  EXPECT_EQ(ledger[kA].all_prefill_tokens(), 570);
+  EXPECT_EQ(ledger.work_ahead(charge), 570);
+  std::vector<PeerLoad> told;
+  ledger.own_loads(told);
+  EXPECT_EQ(told.at(0).prefill_tokens, 60) << "a peer's sums are never told on";
+  ledger.apply_peer(4, {});
+  ledger.apply_peer(0, {});
+  EXPECT_EQ(ledger[kA].all_prefill_tokens(), 60);
+  EXPECT_EQ(ledger[kA].all_in_flight(), 1);
+  ledger.release(std::move(charge));
+}
+
+TEST(Ledger, APeersSumsOfAReplicaThatIsForgottenGoWithIt) {
+  Ledger ledger;
+  const std::vector<PeerLoad> one = {{kA, 3, 1'000}, {kB, 1, 50}};
+  ledger.apply_peer(0, one);
+  ledger.forget_peers_of(kA);
+  EXPECT_EQ(ledger[kA].peers_in_flight, 0);
+  EXPECT_EQ(ledger[kB].peers_in_flight, 1);
+  ledger.apply_peer(0, {});
+  EXPECT_EQ(ledger[kA].peers_in_flight, 0);
+  EXPECT_EQ(ledger[kA].peers_prefill_tokens, 0);
+  EXPECT_EQ(ledger[kB].peers_in_flight, 0);
+}
+
+TEST(Ledger, WhatAPeerCannotHaveIsBroughtIntoRange) {
+  Ledger ledger;
+  const std::vector<PeerLoad> odd = {
+      {kA, -5, std::numeric_limits<std::int64_t>::max()}, {kNoReplica, 1, 1}, {kB, 1'000'001, -1}};
+  for (PeerIndex peer = 0; peer < kMaxPeers; ++peer) ledger.apply_peer(peer, odd);
+  EXPECT_EQ(ledger[kA].peers_in_flight, 0);
+  EXPECT_EQ(ledger[kA].peers_prefill_tokens, 1'024 * 1'000'000'000'000);
+  EXPECT_EQ(ledger[kB].peers_in_flight, 1'024'000'000);
+  EXPECT_EQ(ledger[kB].peers_prefill_tokens, 0);
+  for (PeerIndex peer = 0; peer < kMaxPeers; ++peer) ledger.apply_peer(peer, {});
+  EXPECT_EQ(ledger[kA].peers_prefill_tokens, 0);
+  EXPECT_EQ(ledger[kB].peers_in_flight, 0);
 }
 
 // Case D26: an engine whose metrics lag says "nothing running" long after requests were sent.

@@ -283,6 +283,65 @@ TEST_F(RouterTest, AMatchOfOneRequestIsGoneAtTheNext) {
   EXPECT_EQ(route(), 0U) << "no blocks: no match";
 }
 
+// Stands in for an index that several routers share.
+class OneHolder final : public PrefixSource {
+ public:
+  void match(const Features& features, PrefixMatches& out) override {
+    out.holders.push_back({holder, static_cast<std::uint32_t>(features.blocks.size())});
+  }
+  void sent(const Features&, ReplicaIndex replica) override { holder = replica; }
+  void forget(ReplicaIndex replica) override { forgotten = replica; }
+  void set_capacity(ReplicaIndex, std::uint64_t blocks) override { capacity = blocks; }
+
+  ReplicaIndex holder = 2;
+  ReplicaIndex forgotten = kNoReplica;
+  std::uint64_t capacity = 0;
+};
+
+TEST_F(RouterTest, APrefixSourceIsAskedAndToldInsteadOfTheOwnIndex) {
+  OneHolder source;
+  options.prefixes = &source;
+  add_pool(PoolPurpose::kGeneral, 3);
+  make(true);
+  features.prompt_tokens = 70;
+  const std::vector<BlockHash> chain = {11, 12, 13, 14};
+  features.blocks = chain;
+  Decision decision = decide();
+  EXPECT_EQ(decision.order[0], 2U);
+  EXPECT_EQ(decision.predicted_cached_tokens, 64U);
+  finish(decision);
+  const std::vector<ReplicaIndex> not_that = {2};
+  EXPECT_EQ(route(not_that), 0U);
+  EXPECT_EQ(source.holder, 0U);
+  Signals report;
+  report.window = router->report_opened(1);
+  report.observed_at = now;
+  report.kv_capacity_tokens = 320;
+  router->report_applied(1, report);
+  EXPECT_EQ(source.capacity, 20U);
+  router->forget(1);
+  EXPECT_EQ(source.forgotten, 1U);
+  EXPECT_EQ(router->index().blocks(), 0U);
+}
+
+TEST_F(RouterTest, WhatPeersHaveOutstandingDelaysAPlainRequestsDueTime) {
+  options.initial_prefill_rate = 1'000;
+  add_pool(PoolPurpose::kGeneral, 1);
+  make(false);
+  const std::vector<PeerLoad> loads = {{0, 2, 2'000}};
+  router->peer_applied(0, loads);
+  features.prompt_tokens = 1'000;
+  Decision decision = decide();
+  std::vector<PeerLoad> told;
+  router->own_loads(now + std::chrono::milliseconds(2'999), told);
+  EXPECT_EQ(told.at(0).prefill_tokens, 1'000);
+  told.clear();
+  router->own_loads(now + std::chrono::seconds(3), told);
+  EXPECT_EQ(told.at(0).prefill_tokens, 0) << "3,000 tokens at 1,000 a second";
+  EXPECT_EQ(told.at(0).in_flight, 1);
+  finish(decision);
+}
+
 TEST_F(RouterTest, APolicyWithoutBlocksLeavesTheIndexAlone) {
   add_pool(PoolPurpose::kGeneral, 2);
   make(false);
