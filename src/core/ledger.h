@@ -75,7 +75,6 @@ struct Load {
   std::int32_t peers_in_flight = 0;
   std::int64_t peers_prefill_tokens = 0;
   // Of all routers, as far as known.
-  [[nodiscard]] std::int32_t all_in_flight() const { return in_flight + peers_in_flight; }
   [[nodiscard]] std::int64_t all_prefill_tokens() const {
     return prefill_tokens + peers_prefill_tokens;
   }

@@ -32,7 +32,7 @@ void LeastWork::cost(const Context& context, std::span<const ReplicaIndex> candi
     const double u_private = prompt - cached - u_shared;
     const double work = options_.base_tokens + static_cast<double>(load.all_prefill_tokens()) +
                         options_.shared_weight * u_shared + options_.private_weight * u_private +
-                        decode * load.all_in_flight();
+                        decode * load.in_flight;
     const KvReading reading = live_kv(context, replica);
     double kv = reading.known ? reading.usage : options_.unknown_kv;
     const std::uint64_t capacity = context.kv_capacity(replica);

@@ -18,15 +18,17 @@ namespace pointsman {
 //     + kv_weight * max(0, kv + prompt / capacity - kv_knee)
 //
 // in tokens of prefill, where
-//   Q          outstanding prefill: tokens sent there and not yet answered by a first token
+//   Q          outstanding prefill: tokens sent there and not yet answered by a first token, those
+//              included that other routers tell of
 //   u          this request's tokens that are not cached there: *shared* where the block was seen
 //              under more than one session, else *private*. Private ones weigh more, since
 //              computing them elsewhere makes a second copy that only one session can use
-//   d          own requests in flight there, standing for those of every router. Those that await
-//              their first token count too: they are about to decode, and a burst of short prompts,
-//              whose Q is next to nothing, would else all go to the replica that has none yet
-//   kv         live KV use; `unknown_kv` without a fresh reading
-//   capacity   of the KV cache; where it is not known the prompt adds nothing
+//   d          own requests in flight there, standing for those of every router. Those without a
+//              first token count too: they are about to decode, and a burst of short prompts, whose
+//              Q is next to nothing, would else all go to the replica that has none yet. Never the
+//              numbers of other routers: what all routers see alike makes them choose alike
+//   kv         live KV use; `unknown_kv` without a fresh reading. Without a known capacity the
+//              prompt adds nothing
 //   s          how slow the replica is: 1/weight at first, then learnt
 //
 // Ties go to a replica with a fresh reading (of KV use or queue) before one without, then to fewer
@@ -37,8 +39,8 @@ namespace pointsman {
 // the pool's median; within the dead band around the median it counts as the median, since raw
 // rates chase noise on an equal fleet.
 //
-// Several routers that do not exchange charges each see only their own Q and d: set `routers` to
-// their number. See docs/concepts/least_work.md for what that costs.
+// Several routers: set `routers` to their number. docs/concepts/least_work.md says what they gain
+// by telling each other their outstanding prefill, and what it costs not to.
 class LeastWork final : public CostScorer {
  public:
   static constexpr std::string_view kType = "least_work";
@@ -69,8 +71,7 @@ class LeastWork final : public CostScorer {
                 "weight of an uncached token seen under several sessions"},
           Field{"decode_tokens", &Options::decode_tokens, 0.0, 100'000.0,
                 "cost of a request in flight there, in tokens of prefill"},
-          Field{"routers", &Options::routers, 1U, 1'000U,
-                "routers in front of the same replicas that do not exchange charges"},
+          Field{"routers", &Options::routers, 1U, 1'000U, "routers in front of the same replicas"},
           Field{"kv_weight", &Options::kv_weight, 0.0, 1e9,
                 "cost of KV use beyond the knee, in tokens of prefill per whole cache"},
           Field{"kv_knee", &Options::kv_knee, 0.0, 2.0,

@@ -36,13 +36,14 @@ TEST(LeastWork, TheCostIsTheFormula) {
   EXPECT_DOUBLE_EQ(cost_of(pool, "slow"), 2 * (400 + 3 * 1'000));
 }
 
-TEST(LeastWork, WhatOtherRoutersTellCountsAsOnesOwn) {
+TEST(LeastWork, OutstandingPrefillOfOtherRoutersCountsAsOnesOwn) {
   PoolBuilder pool;
   pool.features.prompt_tokens = 1'000;
   pool.add("a", {.decoding = 1, .queued = 1, .tokens = 700});
   pool.hear_peer(0, {0, 3, 2'000});
   pool.hear_peer(1, {0, 1, 50});
-  EXPECT_DOUBLE_EQ(cost_of(pool, "a"), 400 + 700 + 2'050 + 3 * 1'000 + 64 * (2 + 4));
+  // d stays the own number: peers' requests in flight are the same for all of them.
+  EXPECT_DOUBLE_EQ(cost_of(pool, "a"), 400 + 700 + 2'050 + 3 * 1'000 + 64 * 2);
 }
 
 TEST(LeastWork, SharedTokensWeighOneAndPrivateOnesThree) {
