@@ -1,11 +1,16 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <utility>
 
 #include "commands.h"
 #include "config/config_page.h"
 #include "config_flags.h"
+#include "http/url.h"
+#include "net/http_client.h"
 #include "policies/register.h"
+#include "signals/prometheus_text.h"
 
 namespace pointsman {
 namespace {
@@ -13,7 +18,42 @@ namespace {
 struct CheckFlags {
   ConfigFlags config;
   bool markdown = false;
+  std::string router;  // URL of a running one
 };
+
+// The longest answers that a running router has seen, from its page of metrics.
+Result<LongestAnswers> ask_router(const std::string& url, const std::string& key) {
+  const Result<ReplicaUrl> place = parse_replica_url(url);
+  if (!place) return place.error();
+  Reactor reactor;
+  Resolver resolver;
+  HttpGet get(reactor, resolver);
+  HttpGetRequest request;
+  request.host = place->host;
+  request.port = place->port;
+  request.target = place->path_prefix + "/metrics";
+  request.bearer = key;
+  HttpGetResult page;
+  get.start(std::move(request), [&](HttpGetResult result) {
+    page = std::move(result);
+    reactor.stop();
+  });
+  reactor.run();
+  LongestAnswers seen;
+  bool found = false;
+  const auto wanted = [](std::string_view name) {
+    return name == "pointsman_longest_answer_seconds";
+  };
+  scan_prometheus(page.body, wanted, [&](const PrometheusSample& sample) {
+    found = true;
+    const double seconds = std::clamp(sample.value, 0.0, 1e9);
+    (sample.label_is("kind", "stream") ? seen.stream : seen.plain) = from_seconds(seconds);
+  });
+  if (page.answered(200) && found) return seen;
+  return Error{ErrorKind::kClient,
+               url + " is no admin or observe port of a router: " +
+                   (page.answered(200) ? "its metrics are another program's" : page.detail)};
+}
 
 void run_check(const CheckFlags& flags) {
   if (flags.markdown) {
@@ -25,6 +65,15 @@ void run_check(const CheckFlags& flags) {
   if (!loaded) {
     std::fprintf(stderr, "%s\n", loaded.error().message.c_str());
     throw CLI::RuntimeError(1);
+  }
+  LongestAnswers seen;
+  if (!flags.router.empty()) {
+    const Result<LongestAnswers> asked = ask_router(flags.router, loaded->config.admin_access.key);
+    if (!asked) {
+      std::fprintf(stderr, "--router: %s\n", asked.error().message.c_str());
+      throw CLI::RuntimeError(1);
+    }
+    seen = *asked;
   }
   std::size_t key_width = 0;
   std::size_t value_width = 0;
@@ -38,7 +87,7 @@ void run_check(const CheckFlags& flags) {
     std::printf("%-*s  %-*s  %s\n", static_cast<int>(key_width), value.key.c_str(),
                 static_cast<int>(value_width), value.value.c_str(), value.origin.c_str());
   }
-  for (const std::string& warning : all_warnings(*loaded)) {
+  for (const std::string& warning : all_warnings(*loaded, seen)) {
     std::printf("warning: %s\n", warning.c_str());
   }
   std::puts("the configuration is valid");
@@ -54,6 +103,9 @@ void add_check_command(CLI::App& app) {
       "doubtful");
   add_config_flags(*command, flags->config);
   command->add_option("file", flags->config.file, "The same as -c");
+  command->add_option("--router", flags->router,
+                      "Admin or observe port of a running router, as http://127.0.0.1:9090: limits "
+                      "are compared with the longest answers that it has seen");
   command->add_flag("--markdown", flags->markdown, "Print docs/config.md instead");
   command->callback([flags] { run_check(*flags); });
 }

@@ -152,8 +152,8 @@ Result<LoadedConfig> effective_config(const ConfigFlags& flags, const Registry& 
   return loaded;
 }
 
-std::vector<std::string> all_warnings(const LoadedConfig& loaded) {
-  std::vector<std::string> warnings = config_warnings(loaded.config);
+std::vector<std::string> all_warnings(const LoadedConfig& loaded, const LongestAnswers& seen) {
+  std::vector<std::string> warnings = config_warnings(loaded.config, seen);
   for (const PoolConfig& pool : loaded.config.pools) {
     for (const ReplicaConfig& replica : pool.replicas) {
       const Result<ReplicaUrl> url = parse_replica_url(replica.url);

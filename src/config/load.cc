@@ -407,7 +407,7 @@ Result<void> validate_config(const LoadedConfig& loaded) {
   return {};
 }
 
-std::vector<std::string> config_warnings(const Config& config) {
+std::vector<std::string> config_warnings(const Config& config, const LongestAnswers& seen) {
   std::vector<std::string> warnings;
   if (config.pools.empty()) {
     warnings.emplace_back("no replicas: requests get a 503 until some are added on the admin port");
@@ -426,18 +426,21 @@ std::vector<std::string> config_warnings(const Config& config) {
       if (!doubt.empty()) warnings.push_back(std::move(doubt));
     }
   }
-  const Duration longest = config.limits.longest_generation;
-  const auto below = [&](const char* key, Duration value, const char* what) {
-    if (longest > value) {
-      warnings.push_back(std::string(key) + " (" + duration_text(value) +
-                         ") is below limits.longest_generation (" + duration_text(longest) +
-                         "): " + what);
-    }
+  const auto below = [&](const char* key, Duration value, Duration longest,
+                         const char* what_longest, const char* what) {
+    if (longest <= value) return;
+    warnings.push_back(std::string(key) + " (" + duration_text(value) + ") is below " +
+                       what_longest + " (" + duration_text(longest) + "): " + what);
   };
-  below("timeouts.first_byte_plain", config.timeouts.first_byte_plain,
-        "plain answers that take longer are broken off");
-  below("timeouts.shutdown_grace", config.timeouts.shutdown_grace,
-        "a shutdown cuts the longest answers");
+  const auto below_any = [&](const char* key, Duration value, Duration seen_longest,
+                             const char* what) {
+    below(key, value, config.limits.longest_generation, "limits.longest_generation", what);
+    below(key, value, seen_longest, "the longest answer that the router has seen", what);
+  };
+  below_any("timeouts.first_byte_plain", config.timeouts.first_byte_plain, seen.plain,
+            "plain answers that take longer are broken off");
+  below_any("timeouts.shutdown_grace", config.timeouts.shutdown_grace,
+            std::max(seen.plain, seen.stream), "a shutdown cuts the longest answers");
   if (config.timeouts.upstream_idle >= std::chrono::seconds(5)) {
     warnings.push_back("timeouts.upstream_idle (" + duration_text(config.timeouts.upstream_idle) +
                        ") is not below 5s, after which most engines close idle connections: "

@@ -55,8 +55,16 @@ Result<PooledReplica> read_pooled_replica(const YamlNode& node, const ConfigCont
 // above.
 Result<void> validate_config(const LoadedConfig& loaded);
 
-// What is allowed but doubtful, in plain sentences.
-std::vector<std::string> config_warnings(const Config& config);
+// The longest answers that a running router has seen (pointsman_longest_answer_seconds); zero:
+// none.
+struct LongestAnswers {
+  Duration plain{};
+  Duration stream{};
+};
+
+// What is allowed but doubtful, in plain sentences. Limits are compared with the longest answer
+// that the configuration expects, and with what was seen.
+std::vector<std::string> config_warnings(const Config& config, const LongestAnswers& seen = {});
 
 // What is doubtful about a replica's URL; empty: nothing. A URL that ends in /v1 is most often the
 // base URL of an API's client, and then every request would ask for /v1/v1/….

@@ -434,6 +434,11 @@ void Exchange::finish(ClientConnection::Ending ending, TimePoint now) {
   client.exchange_ended(ending, consumed);
 }
 
+void Exchange::note_length(bool stream, TimePoint now) {
+  ProxyMetrics::Shard& metrics = shard_.metrics();
+  (stream ? metrics.longest_stream : metrics.longest_plain).observe(now - tried_at_);
+}
+
 void Exchange::write_log(TimePoint now) {
   AccessRecord record;
   record.at = std::chrono::system_clock::now();
@@ -476,6 +481,8 @@ void Exchange::on_timeout() {
       break;
   }
   shard_.deps().fleet.request_failed(replica_, RequestFailure::kConnection);
+  // At least as long as the limit: whoever looks at the longest answers sees that it is too low.
+  note_length(facts_.stream, shard_.reactor().now());
   const bool gap = waiting_for_ == Wait::kGap;
   release_charge(Feedback::Event::kFailed);
   if (head_sent_) {

@@ -116,6 +116,7 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   void finish(ClientConnection::Ending ending);
   void finish(ClientConnection::Ending ending, TimePoint now);
   void write_log(TimePoint now);
+  void note_length(bool stream, TimePoint now);
   void wait(Wait what, Duration limit);
   void on_timeout();
 

@@ -309,6 +309,7 @@ void Exchange::complete() {
   observer_.end(shard_.answer_reader());
   const int status = status_;
   const TimePoint now = shard_.reactor().now();
+  note_length(event_stream_, now);
   Fleet& fleet = shard_.deps().fleet;
   if (status >= 500 && status != 503) {
     fleet.request_failed(replica_, RequestFailure::kServerError);

@@ -262,6 +262,7 @@ void Exchange::on_readable() {
   switch (got.status) {
     case IoResult::Status::kOk:
       shard_.deps().activity.delivered(replica_, shard_.reactor().coarse_now());
+      if (!any_byte_ && !upstream_->reused()) shard_.deps().fleet.connection_answered(replica_);
       any_byte_ = true;
       return on_response_bytes({buffer, got.bytes});
     case IoResult::Status::kWouldBlock:

@@ -345,6 +345,14 @@ void Fleet::request_succeeded(ReplicaIndex replica) {
   });
 }
 
+void Fleet::connection_answered(ReplicaIndex replica) {
+  if (replica >= kMaxReplicas || !has_faults_[replica].load(std::memory_order_relaxed)) return;
+  apply(replica, [](HealthState& health) {
+    apply_connection_answered(health);
+    return HealthChange{};
+  });
+}
+
 void Fleet::request_failed(ReplicaIndex replica, RequestFailure failure) {
   apply(replica, [&](HealthState& health) {
     return apply_request_failure(health, failure, options_, clock_.now());

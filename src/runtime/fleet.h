@@ -90,6 +90,8 @@ class Fleet {
   // --- what requests say ------------------------------------------------------------------------
   void request_succeeded(
       ReplicaIndex replica);  // cheap while the replica has no failures on record
+  // The first byte came on a new connection.
+  void connection_answered(ReplicaIndex replica);
   void request_failed(ReplicaIndex replica, RequestFailure failure);
   // The replica answered "cannot schedule new futures": it is shutting down; not usable until a
   // probe has failed and later one succeeded, or 30 s have passed.

@@ -102,6 +102,11 @@ void apply_request_success(HealthState& state) {
   state.faults = state.refused_faults = state.own_5xx = 0;
 }
 
+void apply_connection_answered(HealthState& state) {
+  // A replica that is gone comes back by a probe alone.
+  if (state.phase != Phase::kGone) state.refused = 0;
+}
+
 void apply_leaving(HealthState& state, TimePoint now) {
   if (!state.is_leaving(now)) state.leaving_seen_down = false;
   state.leaving = true;

@@ -84,8 +84,8 @@ struct HealthState {
   [[nodiscard]] bool usable(TimePoint now) const {
     return phase == Phase::kReady && awake && !ejected(now) && !is_leaving(now);
   }
-  // Something that a successful request would clear.
-  [[nodiscard]] bool has_faults() const { return faults > 0 || own_5xx > 0; }
+  // Something that a request may clear by its success or by a new connection that answers.
+  [[nodiscard]] bool has_faults() const { return faults > 0 || own_5xx > 0 || refused > 0; }
 };
 
 // What a step changed, for the fleet to act on.
@@ -101,6 +101,8 @@ HealthChange apply_probe(HealthState& state, const ProbeResult& result,
 HealthChange apply_request_failure(HealthState& state, RequestFailure failure,
                                    const HealthOptions& options, TimePoint now);
 void apply_request_success(HealthState& state);
+// A new connection of a request was taken and answered on: refusals before it are no row any more.
+void apply_connection_answered(HealthState& state);
 
 // The replica said that it is shutting down: not usable until a probe has failed and a later one
 // passed, or 30 s have passed.

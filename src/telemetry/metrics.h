@@ -45,6 +45,20 @@ class Gauge {
   std::atomic<std::int64_t> value_{0};
 };
 
+// The longest duration so far. One writer, any number of readers.
+class Longest {
+ public:
+  void observe(Duration value) {
+    if (value > this->value()) nanoseconds_.store(value.count(), std::memory_order_relaxed);
+  }
+  [[nodiscard]] Duration value() const {
+    return Duration(nanoseconds_.load(std::memory_order_relaxed));
+  }
+
+ private:
+  std::atomic<Duration::rep> nanoseconds_{0};
+};
+
 // Upper bounds of buckets in seconds, ascending. For times to first token and whole requests: a
 // cached prompt takes milliseconds, a queue minutes.
 inline constexpr std::array kLatencyBounds = {0.005, 0.01, 0.025, 0.05, 0.1,  0.25,  0.5,   1.0,

@@ -1,5 +1,6 @@
 #include "telemetry/proxy_metrics.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <type_traits>
@@ -127,6 +128,16 @@ void ProxyMetrics::write(Exposition& out) const {
             "Streams: from the request's head to the first event with output.");
   histogram("pointsman_inter_token_latency_seconds", &Shard::itl,
             "Streams: between one event with output and the next.");
+  out.family("pointsman_longest_answer_seconds", Type::kGauge,
+             "Longest time from a replica's choice to the end of its answer, of plain answers and "
+             "of streams, whether they ended well or were broken off by a limit.");
+  const auto longest = [&](std::string_view kind, Longest Shard::* member) {
+    Duration most{};
+    for (const auto& shard : shards_) most = std::max(most, (*shard.*member).value());
+    out.sample({{"kind", kind}}, to_seconds(most));
+  };
+  longest("plain", &Shard::longest_plain);
+  longest("stream", &Shard::longest_stream);
 
   by_reason("pointsman_retries_total", &Shard::retries, std::type_identity<RetryReason>{},
             "Requests tried again on another replica, by what went wrong on the one before.");

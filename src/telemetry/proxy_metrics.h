@@ -81,6 +81,9 @@ class ProxyMetrics {
     Histogram whole{kLatencyBounds};  // from the request's head to the answer's end
     Histogram ttft{kLatencyBounds};   // streams only: to the first token
     Histogram itl{kGapBounds};        // streams only: between events with output
+    // From a request's sending to a replica to the end of the answer, its own or by our limit.
+    Longest longest_plain;
+    Longest longest_stream;
 
     // Tries.
     void retried(RetryReason reason) { retries[static_cast<std::size_t>(reason)].add(); }

@@ -109,6 +109,16 @@ TEST_F(HealthTest, AnAnsweredProbeBetweenTwoRefusalsKeepsItFromBeingGone) {
   }
 }
 
+TEST_F(HealthTest, AnAnswerOnANewConnectionBetweenTwoRefusalsKeepsItFromBeingGone) {
+  probe(Kind::kReady);
+  fail(RequestFailure::kRefused);
+  apply_connection_answered(state_);
+  EXPECT_FALSE(fail(RequestFailure::kRefused).went_gone);
+  EXPECT_TRUE(fail(RequestFailure::kRefused).went_gone);
+  apply_connection_answered(state_);  // of an exchange that began before
+  EXPECT_EQ(state_.phase, HealthState::Phase::kGone);
+}
+
 TEST_F(HealthTest, OtherConnectionFaultsNeverMakeItGone) {
   make_ready();
   for (int i = 0; i < 10; ++i) {

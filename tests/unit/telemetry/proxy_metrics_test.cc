@@ -28,6 +28,9 @@ TEST(ProxyMetrics, ShowsTheSumOfItsThreads) {
     metrics.shard(thread).retried(RetryReason::kUnavailable);
     metrics.shard(thread).own_errors.add("no_replica");
   }
+  metrics.shard(0).longest_plain.observe(milliseconds(1500));
+  metrics.shard(2).longest_plain.observe(milliseconds(2500));
+  metrics.shard(2).longest_plain.observe(milliseconds(500));
   metrics.shard(0).held_body_bytes.add(100);
   metrics.shard(1).held_body_bytes.sub(40);  // given back by another thread than took it
   EXPECT_EQ(metrics.in_flight(), 3);
@@ -40,6 +43,8 @@ TEST(ProxyMetrics, ShowsTheSumOfItsThreads) {
   EXPECT_THAT(text, HasSubstr("pointsman_own_errors_total{kind=\"no_replica\"} 3\n"));
   EXPECT_THAT(text, HasSubstr("pointsman_request_duration_seconds_count 3\n"));
   EXPECT_THAT(text, HasSubstr("pointsman_held_body_bytes 60\n"));
+  EXPECT_THAT(text, HasSubstr("pointsman_longest_answer_seconds{kind=\"plain\"} 2.5\n"));
+  EXPECT_THAT(text, HasSubstr("pointsman_longest_answer_seconds{kind=\"stream\"} 0\n"));
 }
 
 TEST(ProxyMetrics, CodesThatDoNotExistMakeOneSeriesAtMost) {
