@@ -418,11 +418,12 @@ TEST(ConfigWarnings, NameWhatIsDoubtful) {
   EXPECT_THAT(warnings_of(config), HasSubstr("timeouts.first_byte_plain (1h) is below"));
   EXPECT_THAT(warnings_of(config), HasSubstr("timeouts.shutdown_grace (10m) is below"));
   config.limits.longest_generation = minutes(5);
-  EXPECT_THAT(config_warnings(config, {.plain = minutes(70), .stream = minutes(5)}),
-              testing::IsSupersetOf(
-                  {testing::AllOf(HasSubstr("timeouts.first_byte_plain (1h)"),
-                                  HasSubstr("the longest answer that the router has seen (70m)")),
-                   HasSubstr("timeouts.shutdown_grace (10m)")}));
+  const std::vector<std::string> seen =
+      config_warnings(config, {.plain = minutes(70), .stream = minutes(5)});
+  EXPECT_THAT(seen, testing::Contains(testing::AllOf(
+                        HasSubstr("timeouts.first_byte_plain (1h)"),
+                        HasSubstr("the longest answer that the router has seen (70m)"))));
+  EXPECT_THAT(seen, testing::Contains(HasSubstr("timeouts.shutdown_grace (10m)")));
   EXPECT_THAT(config_warnings(config, {.plain = minutes(5), .stream = minutes(20)}),
               testing::Contains(testing::AllOf(HasSubstr("timeouts.shutdown_grace (10m)"),
                                                HasSubstr("has seen (20m)"))));
