@@ -107,6 +107,23 @@ def test_check_shows_values_with_their_origin(tmp_path):
     assert "warning: pool general has one replica" in result.stdout
 
 
+def test_check_compares_limits_with_what_a_running_router_has_seen(start, tmp_path):
+    """An answer that the limit itself broke off counts too."""
+    replica = start(Replica(lambda connection, request: connection.wait_closed()))
+    router = start(Router([replica], timeouts={"first_byte_plain": "1s"}))
+    path = tmp_path / "p.yaml"
+    path.write_text("replicas: [http://a:1, http://b:1]\ntimeouts: {first_byte_plain: 1s}\n")
+    words = ["check", "-c", path, "--router", router.urls["admin"]]
+    assert "has seen" not in run(*words).stdout
+    with router.client() as client:
+        assert client.chat().response().status == 504
+    told = "warning: timeouts.first_byte_plain (1s) is below the longest answer that the router has"
+    assert told in run(*words).stdout
+    assert "has seen" not in run(*words[:3]).stdout
+    result = run(*words[:3], "--router", start(Replica()).url)
+    assert result.returncode == 1 and "is no admin or observe port" in result.stderr
+
+
 def test_policies_as_json_names_kind_options_and_stability():
     policies = json.loads(run("policies", "--json").stdout)["policies"]
     presets = {entry["name"]: entry for entry in policies if entry["kind"] == "preset"}

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from support.processes import until
+from support.processes import POINTSMAN, Listening, until
 from support.router import Router
 from support.wire import DONE, EVENT_STREAM, Client, Replica, chunk, event
 
@@ -96,6 +96,16 @@ def test_it_starts_with_all_replicas_down_and_serves_when_they_come(start):
     with router.client() as client:
         assert client.get("/healthz").status == 200
         assert client.chat().response().status == 503
+        start(Replica(port=gone.port))
+        until(lambda: client.get("/readyz").status == 200, what="ready when the replica comes")
+        assert client.chat().response().status == 200
+
+
+def test_few_descriptors_are_told_at_the_start(start):
+    command = ["sh", "-c", "ulimit -n 512; exec \"$@\"", "sh", POINTSMAN, "serve", "--replicas"]
+    command += [start(Replica()).url, "--listen", "127.0.0.1:0", "--admin", "off"]
+    router = start(Listening(command))
+    assert "may open 512 descriptors" in router.output()
 
 
 def test_one_slow_probe_does_not_take_a_replica_out_D68(start):
@@ -117,12 +127,12 @@ def test_one_slow_probe_does_not_take_a_replica_out_D68(start):
     start(replica)
     router = start(Router([replica], health={"timeout": "1s"}))
     assert hung.wait(20)
-    healths = len(replica.probes)
+    probes = len(replica.probes)
     with router.client() as client:
-        while len(replica.probes) < healths + 4:
+        for count in range(probes, probes + 5):
+            replica.wait_probes(count)
             assert client.chat().response().status == 200
             assert client.get("/readyz").status == 200
-            time.sleep(0.05)
 
 
 def test_three_failed_probes_take_a_replica_out_and_one_brings_it_back(start):

@@ -1,6 +1,8 @@
 """Streams pass as they come, end as they end, and never pretend."""
 
 import json
+import pathlib
+import re
 import threading
 
 import pytest
@@ -260,6 +262,39 @@ def test_a_client_that_reads_nothing_stops_its_replica(start):
           "the replica is stopped")  # fmt: skip
     assert sum(sent) < 64 << 20
     client.close()
+
+
+def test_a_client_that_reads_nothing_costs_little(start):
+    """100 of them: at most 256 KiB each, whatever their replica would send."""
+    count = 100
+    stalled = threading.Barrier(count + 1)
+    release = threading.Event()
+
+    def script(connection, request):
+        connection.send(EVENT_STREAM)
+        connection.sock.settimeout(1)
+        data = chunk(b"data: " + b"x" * 65_000 + b"\n\n")
+        try:
+            for _ in range(1_000):
+                connection.sock.sendall(data)
+        except TimeoutError:
+            stalled.wait(60)
+            release.wait(60)
+
+    router = start(Router([start(Replica(script))]))
+    before = resident_kib(router.pid)
+    clients = [start(router.client(receive_buffer=4096)) for _ in range(count)]
+    for client in clients:
+        client.chat(stream=True)
+    stalled.wait(60)
+    assert resident_kib(router.pid) - before < count * 256
+    assert in_flight(router) == count
+    release.set()
+
+
+def resident_kib(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1))
 
 
 def test_two_streams_do_not_wait_for_each_other(world):

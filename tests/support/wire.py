@@ -306,7 +306,7 @@ class Replica:
     `read_bodies = False` leaves the body of a request for the script to read.
     """
 
-    def __init__(self, script=answer_ok, models=("m1",)):
+    def __init__(self, script=answer_ok, models=("m1",), port=0):
         self.script = script
         self.models = models
         self.healthy = True
@@ -319,7 +319,7 @@ class Replica:
         self.arrived = threading.Condition()
         self.errors = []
         self._open = set()
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.port = self._listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.authority = f"127.0.0.1:{self.port}"
@@ -363,7 +363,9 @@ class Replica:
         path = request.target.split("?")[0]
         if request.method != "GET" or path not in PROBED:
             return False
-        self.probes.append(request)
+        with self.arrived:
+            self.probes.append(request)
+            self.arrived.notify_all()
         if self.probe_script:
             self.probe_script(connection, request)
         elif path == "/health":
@@ -379,6 +381,13 @@ class Replica:
             data = [{"id": name, "object": "model"} for name in self.models]
             connection.json(200, {"object": "list", "data": data})
         return True
+
+    def wait_probes(self, count, timeout_s=TIMEOUT_S):
+        """Until there were so many of what the router asks of its own accord."""
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: len(self.probes) >= count, timeout_s), (
+                f"{len(self.probes)} of {count} probes came"
+            )
 
     def wait_requests(self, count=1, timeout_s=TIMEOUT_S):
         """The requests so far, once there are at least `count`."""

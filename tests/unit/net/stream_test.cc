@@ -172,6 +172,11 @@ TEST_F(Connecting, AcceptedAndOpenedSocketsSendSmallWritesAtOnce) {
   ASSERT_TRUE(opened);
   reactor_.run();
   ASSERT_GE(accepted, 0);
+  // A host that acknowledges nothing is noticed after that time, a silent engine never.
+  int unacknowledged = 0;
+  socklen_t length = sizeof(int);
+  ::getsockopt(opened->stream().socket(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged, &length);
+  EXPECT_EQ(unacknowledged, 30'000);
   for (const int socket : {accepted, opened->stream().socket()}) {
     int no_delay = 0;
     int keepalive = 0;
