@@ -219,6 +219,30 @@ TEST_F(Failure, AnEnginesOwnErrorIsPassedOnAsItCame) {
   EXPECT_EQ(tries_, 1);
 }
 
+// It is held for another try up to a limit; beyond that it is the answer.
+TEST_F(Failure, ALongErrorIsPassedOn) {
+  const std::string body(70'000, 'e');
+  start([&](FakeConnection& connection) {
+    connection.read_request();
+    connection.send_json(body, 503);
+    connection.read_to_end();
+  });
+  const std::string answer = ask();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 503"));
+  EXPECT_THAT(answer, EndsWith(body));
+  EXPECT_EQ(tries_, 1);
+}
+
+// A stream lost while it is queued or in prefill has sent its head and nothing else.
+TEST_F(Failure, AStreamLostBeforeItsFirstByteIsTriedElsewhere) {
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.begin_stream();
+    connection.reset();
+  });
+  EXPECT_THAT(ask("/v1/chat/completions", kStream), EndsWith(R"({"id":"good"})"));
+}
+
 TEST_F(Failure, AGatewayTimeOutIsNotTriedAgain) {
   start([](FakeConnection& connection) {
     connection.read_request();
@@ -257,6 +281,75 @@ TEST(AllFail, TheLastErrorIsPassedOnAndTriesAreBounded) {
   }
   EXPECT_LE(tries, 100 + 20 + 2);
   rig.stop();
+}
+
+// Lost connections where nobody serves: the budget bounds the tries too.
+TEST(AllFail, LostConnectionsAreWithinTheBudgetWhileNobodyServes) {
+  std::atomic<int> tries{0};
+  const auto serve = [&](FakeConnection& connection) {
+    connection.read_request();
+    ++tries;
+    connection.close();
+  };
+  FakeReplica a(serve);
+  FakeReplica b(serve);
+  ProxyRig rig;
+  rig.add(a.port());
+  rig.add(b.port());
+  rig.start();
+  for (int i = 0; i < 40; ++i) {
+    RawClient client(rig.port());
+    client.send(post("/v1/chat/completions", kChat));
+    EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 502"));
+  }
+  EXPECT_LE(tries, 40 + 10);
+  rig.stop();
+}
+
+// With another replica that serves, no request is lost to one that loses each, budget or not.
+TEST(OneFails, LostConnectionsAreOutsideTheBudgetWhileAnotherServes) {
+  FakeReplica bad([](FakeConnection& connection) {
+    connection.read_request();
+    connection.close();
+  });
+  FakeReplica good(serve_good);
+  ProxyOptions options;
+  options.retry.budget_min = 0;
+  options.retry.budget_share = 0;
+  ProxyRig rig(options);
+  rig.add(good.port());
+  rig.add(bad.port());
+  rig.start();
+  RawClient first(rig.port());
+  first.send(post("/v1/chat/completions", kChat));
+  EXPECT_THAT(first.read_answer(), EndsWith(R"({"id":"good"})"));
+  for (int i = 0; i < 6; ++i) {
+    RawClient client(rig.port());
+    client.send(post("/v1/chat/completions", kChat));
+    EXPECT_THAT(client.read_answer(), EndsWith(R"({"id":"good"})")) << i;
+  }
+  rig.stop();
+}
+
+// Five own 5xx in a row take a replica out; 503 says that it is busy, and never does.
+TEST(Ejection, IsForOwnErrorsAndNotForBeingBusy) {
+  for (const int status : {500, 503}) {
+    FakeReplica bad([&](FakeConnection& connection) {
+      while (!connection.read_request().empty()) connection.send_json("{}", status);
+    });
+    FakeReplica good(serve_good);
+    ProxyRig rig;
+    const ReplicaIndex index = rig.add(bad.port());
+    rig.add(good.port());
+    rig.start();
+    RawClient client(rig.port());
+    for (int i = 0; i < 20; ++i) {
+      client.send(post("/v1/chat/completions", kChat));
+      client.read_answer();
+    }
+    EXPECT_EQ(rig.fleet().status(index)->usable, status == 503) << status;
+    rig.stop();
+  }
 }
 
 TEST(Refused, ConnectionsAreTriedElsewhereAndTheReplicaIsCutOff) {
