@@ -1,6 +1,7 @@
 #include "experiments/record.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace pointsman::sim {
 namespace {
@@ -49,6 +50,18 @@ std::string Record::text(std::string_view key) const {
   const std::string* text = value == nullptr ? nullptr : value->as<std::string>();
   return text == nullptr ? std::string() : *text;
 }
+
+Value::Value(bool value) : held_(value) {}
+Value::Value(int value) : held_(std::int64_t{value}) {}
+Value::Value(std::int64_t value) : held_(value) {}
+Value::Value(std::uint32_t value) : held_(std::int64_t{value}) {}
+Value::Value(std::uint64_t value) : held_(static_cast<std::int64_t>(value)) {}
+Value::Value(double value) : held_(value) {}
+Value::Value(std::string value) : held_(std::move(value)) {}
+Value::Value(std::string_view value) : held_(std::string(value)) {}
+Value::Value(const char* value) : held_(std::string(value)) {}
+Value::Value(List values) : held_(std::move(values)) {}
+Value::Value(Record record) : held_(std::move(record)) {}
 
 double Value::number() const {
   if (const auto* whole = as<std::int64_t>()) return static_cast<double>(*whole);

@@ -44,20 +44,19 @@ class Value {
  public:
   using List = std::vector<Value>;
 
-  // NOLINTBEGIN(google-explicit-constructor): a value is written as it is.
+  // A value is written as it is. NOLINTBEGIN(google-explicit-constructor)
   Value() = default;
-  Value(bool value) : held_(value) {}
-  Value(int value) : held_(std::int64_t{value}) {}
-  Value(std::int64_t value) : held_(value) {}
-  Value(std::uint32_t value) : held_(std::int64_t{value}) {}
-  // Counts stay far below 2^63.
-  Value(std::uint64_t value) : held_(static_cast<std::int64_t>(value)) {}
-  Value(double value) : held_(value) {}
-  Value(std::string value) : held_(std::move(value)) {}
-  Value(std::string_view value) : held_(std::string(value)) {}
-  Value(const char* value) : held_(std::string(value)) {}
-  Value(List values) : held_(std::move(values)) {}
-  Value(Record record) : held_(std::move(record)) {}
+  Value(bool value);
+  Value(int value);
+  Value(std::int64_t value);
+  Value(std::uint32_t value);
+  Value(std::uint64_t value);  // below 2^63, as counts are
+  Value(double value);
+  Value(std::string value);
+  Value(std::string_view value);
+  Value(const char* value);
+  Value(List values);
+  Value(Record record);
   // NOLINTEND(google-explicit-constructor)
 
   template <typename T>
