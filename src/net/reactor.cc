@@ -22,6 +22,8 @@ void Reactor::run_poller() {
   using std::chrono::milliseconds;
   using std::chrono::steady_clock;
   runs_on_.store(std::this_thread::get_id(), std::memory_order_relaxed);
+  // Ticks are counted here: Asio's timer would tick a second time, for three system calls each.
+  tick_timer_.cancel();
   steady_clock::time_point next_tick = steady_clock::now();
   while (!stopped_.load(std::memory_order_acquire)) {
     if (posted_.exchange(false, std::memory_order_acq_rel)) io_.poll();
