@@ -281,8 +281,9 @@ TEST(SlowReplica, IsNotBlamedForTheClientsPauses) {
   });
   ProxyOptions options;
   options.limits.max_body = 100'000;
-  options.timeouts.gap = milliseconds(300);
-  options.timeouts.client_body_gap = milliseconds(1000);
+  // Long enough for a busy machine to get from the last byte taken to go.set_value().
+  options.timeouts.gap = milliseconds(1500);
+  options.timeouts.client_body_gap = milliseconds(2500);
   ProxyRig rig(options);
   const ReplicaIndex index = rig.add(replica.port());
   rig.start();
