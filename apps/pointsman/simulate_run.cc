@@ -1,5 +1,9 @@
+#include <cstdio>
 #include <memory>
+#include <optional>
+#include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -7,7 +11,8 @@
 #include "experiments/progress_bar.h"
 #include "experiments/run_parallel.h"
 #include "policies/register.h"
-#include "sim/scenario.h"
+#include "sim/scenario_file.h"
+#include "sim/scenario_keys.h"
 #include "simulate_flags.h"
 
 namespace pointsman {
@@ -15,8 +20,10 @@ namespace {
 
 struct RunFlags {
   SimulateFlags common;
-  std::string scenario = "set_a";
+  std::string scenario;
   std::vector<std::string> policies;
+  std::optional<std::uint32_t> requests;
+  bool keys = false;
 };
 
 std::string preset_names() {
@@ -27,20 +34,23 @@ std::string preset_names() {
   return names;
 }
 
-void run_scenario(RunFlags& flags) {
-  const Registry registry = make_registry();
-  std::optional<sim::Scenario> scenario = sim::find_scenario_preset(flags.scenario);
-  if (!scenario) {
-    fail_simulate("unknown scenario '" + flags.scenario + "' (known: " + preset_names() + ")");
+sim::LoadedScenario load(const std::string& name, const Registry& registry) {
+  if (std::optional<sim::Scenario> preset = sim::find_scenario_preset(name)) {
+    return {std::move(*preset), {}};
   }
-  const sim::ExperimentOptions& options = flags.common.options;
-  if (options.replicas) {
-    sim::set_replicas(*scenario, static_cast<std::uint32_t>(*options.replicas));
+  if (name.find_first_of("./") == std::string::npos) {
+    fail_simulate("unknown scenario '" + name + "' (known: " + preset_names() +
+                  "; or the path of a file, which has a . or a /)");
   }
-  if (options.sharing) sim::set_sharing(*scenario, *options.sharing);
-  if (options.quick) scenario->measure.requests = 2'000;
+  Result<sim::LoadedScenario> loaded = sim::load_scenario_file(name, registry);
+  if (!loaded) fail_simulate(loaded.error().message);
+  return std::move(*loaded);
+}
 
-  std::vector<sim::Arm> arms;
+// Policies of the command line take the place of the file's arms.
+std::vector<sim::Arm> arms_of(const RunFlags& flags, std::vector<sim::Arm> arms,
+                              const Registry& registry) {
+  if (!flags.policies.empty()) arms.clear();
   for (const std::string& name : flags.policies) {
     sim::Arm arm;
     arm.policy.preset = name;
@@ -48,16 +58,42 @@ void run_scenario(RunFlags& flags) {
     if (!built) fail_simulate(built.error().message);
     arms.push_back(std::move(arm));
   }
+  if (arms.empty()) {
+    fail_simulate("no policy: give --policy NAME[,NAME…], or arms in the scenario file");
+  }
+  return arms;
+}
+
+void run_scenario(const RunFlags& flags) {
+  if (flags.keys) {
+    std::fputs(sim::scenario_markdown().c_str(), stdout);
+    return;
+  }
+  if (flags.scenario.empty()) fail_simulate("which scenario? " + preset_names() + ", or a file");
+  const Registry registry = make_registry();
+  sim::LoadedScenario loaded = load(flags.scenario, registry);
+  sim::Scenario* const scenario = &loaded.scenario;
+  const sim::ExperimentOptions& options = flags.common.options;
+  if (options.replicas) {
+    sim::set_replicas(*scenario, static_cast<std::uint32_t>(*options.replicas));
+  }
+  if (options.sharing) sim::set_sharing(*scenario, *options.sharing);
+  if (options.quick) scenario->measure.requests = 2'000;
+  if (flags.requests) scenario->measure.requests = *flags.requests;
+  const std::vector<sim::Arm> arms = arms_of(flags, std::move(loaded.arms), registry);
 
   sim::CompareOptions compare;
   compare.seeds = sim::seeds_or(options, 5, 2);
   compare.first_seed = options.first_seed;
   compare.jobs = options.jobs > 0 ? options.jobs : sim::default_jobs();
-  const std::vector<std::vector<sim::RunResult>> results = [&] {
+  std::vector<std::vector<sim::RunResult>> results;
+  try {
     sim::ProgressBar bar("run");
     compare.progress = [&bar](std::size_t done, std::size_t all) { bar.show(done, all); };
-    return sim::run_arms(*scenario, arms, registry, compare);
-  }();
+    results = sim::run_arms(*scenario, arms, registry, compare);
+  } catch (const std::invalid_argument& error) {
+    fail_simulate(error.what());
+  }
   compare.progress = nullptr;
 
   sim::Report report;
@@ -80,10 +116,15 @@ void run_scenario(RunFlags& flags) {
 void add_simulate_run_command(CLI::App& simulate) {
   const auto flags = std::make_shared<RunFlags>();
   CLI::App* command = simulate.add_subcommand("run", "Any scenario under any policies");
-  command->add_option("scenario", flags->scenario, "One of " + preset_names())->required();
-  command->add_option("--policy", flags->policies, "Presets to compare, separated by commas")
-      ->delimiter(',')
-      ->required();
+  command->add_option("scenario", flags->scenario,
+                      "One of " + preset_names() + ", or a scenario file (docs/scenario.md)");
+  command
+      ->add_option("--policy", flags->policies,
+                   "Policies to compare, separated by commas, in place of the file's arms")
+      ->delimiter(',');
+  command->add_option("--requests", flags->requests, "Length of a run, in place of the scenario's")
+      ->check(CLI::Range(1U, 1'000'000'000U));
+  command->add_flag("--keys", flags->keys, "Print docs/scenario.md instead");
   add_simulate_flags(*command, flags->common);
   command->callback([flags] { run_scenario(*flags); });
 }

@@ -3,148 +3,54 @@
 #include <cmath>
 #include <cstdio>
 #include <string>
-#include <tuple>
 
+#include "config/units.h"
 #include "experiments/run_parallel.h"
 #include "experiments/statistics.h"
 #include "sim/cluster.h"
+#include "sim/scenario_keys.h"
 
 namespace pointsman::sim {
 namespace {
 
-std::string_view word(PoolPurpose purpose) {
-  switch (purpose) {
-    case PoolPurpose::kGeneral:
-      return "general";
-    case PoolPurpose::kLongContext:
-      return "long_context";
-    case PoolPurpose::kLongGeneration:
-      return "long_generation";
-  }
-  return "";
-}
-
-std::string_view word(IndexKind kind) {
-  switch (kind) {
-    case IndexKind::kOwn:
-      return "own";
-    case IndexKind::kShared:
-      return "shared";
-    case IndexKind::kExact:
-      return "exact";
-  }
-  return "";
-}
-
-std::string_view word(ArrivalKind kind) {
-  switch (kind) {
-    case ArrivalKind::kSemiOpen:
-      return "semi_open";
-    case ArrivalKind::kOpen:
-      return "open";
-    case ArrivalKind::kClosed:
-      return "closed";
-  }
-  return "";
-}
-
-std::string_view word(FaultKind kind) {
-  switch (kind) {
-    case FaultKind::kDies:
-      return "dies";
-    case FaultKind::kRestarts:
-      return "restarts";
-    case FaultKind::kSlows:
-      return "slows";
-    case FaultKind::kStopsReporting:
-      return "stops_reporting";
-    case FaultKind::kReports:
-      return "reports";
-    case FaultKind::kJoins:
-      return "joins";
-  }
-  return "";
-}
-
-Record length_record(const LengthLaw& law) {
+// What the keys' table says of `owner`, nested as in a file.
+template <typename Owner>
+Record keys_record(const std::vector<Key<Owner>>& keys, const Owner& owner,
+                   const std::string& prefix = {}) {
   Record record;
-  record.set("median", law.median).set("sigma", law.sigma).set("low", law.low);
-  record.set("high", law.high);
-  return record;
-}
-
-Record engine_record(const EngineConfig& engine) {
-  Record record;
-  record.set("blocks", engine.blocks);
-  record.set("max_num_batched_tokens", engine.max_num_batched_tokens);
-  record.set("max_num_seqs", engine.max_num_seqs);
-  record.set("step_s", engine.step_s).set("weights_s", engine.weights_s);
-  record.set("token_s", engine.token_s).set("context_s", engine.context_s);
-  record.set("sequence_s", engine.sequence_s).set("attention_ratio", engine.attention_ratio);
+  for (const Key<Owner>& key : keys) {
+    if (!key.path.starts_with(prefix)) continue;
+    const std::string rest = key.path.substr(prefix.size());
+    const std::size_t point = rest.find('.');
+    if (point != std::string::npos) {
+      const std::string section = rest.substr(0, point);
+      if (record.find(section) == nullptr) {
+        record.set(section, keys_record(keys, owner, prefix + section + "."));
+      }
+      continue;
+    }
+    const std::string text = key.text(owner);
+    if (text == "true" || text == "false") {
+      record.set(rest, text == "true");
+    } else if (key.type == "bytes") {
+      record.set(rest, static_cast<std::uint64_t>(parse_bytes(text).value_or(0)));
+    } else if (const std::optional<double> number = parse_number(text);
+               number && key.type != "text" && key.type != "path") {
+      record.set(rest, *number);
+    } else {
+      record.set(rest, text == "\"\"" ? std::string() : text);
+    }
+  }
   return record;
 }
 
 bool same(const ReplicaSpec& a, const ReplicaSpec& b) {
-  const auto key = [](const ReplicaSpec& one) {
-    const EngineConfig& e = one.engine;
-    return std::tuple(e.blocks, e.max_num_batched_tokens, e.max_num_seqs, e.step_s, e.weights_s,
-                      e.token_s, e.context_s, e.sequence_s, e.attention_ratio, one.weight, one.pool,
-                      one.slowness);
-  };
-  return key(a) == key(b);
-}
-
-// Equal neighbours are one entry with their number.
-Value::List fleet_list(const std::vector<ReplicaSpec>& replicas) {
-  Value::List list;
-  for (std::size_t i = 0; i < replicas.size();) {
-    std::size_t end = i + 1;
-    while (end < replicas.size() && same(replicas[i], replicas[end])) ++end;
-    Record record;
-    record.set("count", static_cast<std::uint64_t>(end - i));
-    record.set("pool", word(replicas[i].pool)).set("weight", replicas[i].weight);
-    record.set("slowness", replicas[i].slowness);
-    record.set("engine", engine_record(replicas[i].engine));
-    list.emplace_back(std::move(record));
-    i = end;
+  const ReplicaGroup left{1, a};
+  const ReplicaGroup right{1, b};
+  for (const Key<ReplicaGroup>& key : replica_group_keys()) {
+    if (key.text(left) != key.text(right)) return false;
   }
-  return list;
-}
-
-Record balancers_record(const BalancersSpec& spec) {
-  Record record;
-  record.set("count", spec.count).set("poll_s", to_seconds(spec.poll));
-  record.set("phase", spec.phase == PollPhase::kRandom ? "random" : "synchronised");
-  record.set("signal_delay_s", to_seconds(spec.signal_delay));
-  record.set("exchange_s", to_seconds(spec.exchange));
-  record.set("index", word(spec.index)).set("event_delay_s", to_seconds(spec.event_delay));
-  record.set("block_tokens", spec.block_tokens);
-  record.set("index_bytes", static_cast<std::uint64_t>(spec.index_bytes));
-  record.set("long_context_tokens", spec.segregation.long_context_tokens);
-  record.set("long_generation_tokens", spec.segregation.long_generation_tokens);
-  record.set("saturation_kv", spec.saturation.kv);
-  record.set("saturation_queue", spec.saturation.queue);
-  record.set("saturation_prefill_tokens", spec.saturation.prefill_tokens);
-  return record;
-}
-
-Record workload_record(const WorkloadSpec& spec) {
-  Record record;
-  record.set("first_prompt", length_record(spec.first_prompt));
-  record.set("follow_up", length_record(spec.follow_up));
-  record.set("output", length_record(spec.output));
-  record.set("turns", spec.turns_law == TurnsLaw::kLognormal ? "lognormal" : "geometric");
-  record.set("turns_mean", spec.turns_mean).set("turns_sigma", spec.turns_sigma);
-  record.set("document_share", spec.document_share);
-  record.set("document_low", spec.document_low).set("document_high", spec.document_high);
-  record.set("long_generation_share", spec.long_generation_share);
-  record.set("long_generation", length_record(spec.long_generation));
-  record.set("max_tokens", spec.max_tokens).set("long_max_tokens", spec.long_max_tokens);
-  record.set("think_s", spec.think_s).set("system_prompts", spec.system_prompts);
-  record.set("system_zipf", spec.system_zipf);
-  record.set("system_prompt", length_record(spec.system_prompt));
-  record.set("system_share", spec.system_share).set("max_context", spec.max_context);
-  return record;
+  return true;
 }
 
 std::string arm_name(const Arm& arm) {
@@ -193,31 +99,21 @@ Record arm_row(const Arm& arm, std::span<const RunResult> results) {
 }
 
 Record scenario_record(const Scenario& scenario) {
-  Record record;
-  record.set("name", scenario.name).set("segregated", scenario.segregated);
-  record.set("replicas", fleet_list(scenario.replicas));
-  record.set("balancers", balancers_record(scenario.balancers));
-  record.set("workload", workload_record(scenario.workload));
-  Record arrivals;
-  arrivals.set("kind", word(scenario.arrivals.kind)).set("rate", scenario.arrivals.rate);
-  arrivals.set("cv", scenario.arrivals.cv).set("users", scenario.arrivals.users);
-  record.set("arrivals", std::move(arrivals));
-  const MeasureSpec& spec = scenario.measure;
-  Record measure;
-  measure.set("requests", spec.requests).set("length_s", to_seconds(spec.length));
-  measure.set("warm_up", spec.warm_up).set("overhead_s", to_seconds(spec.overhead));
-  measure.set("goodput_ttft_s", spec.goodput_ttft_s).set("goodput_tpot_s", spec.goodput_tpot_s);
-  measure.set("closed_loop_users", spec.closed_loop_users);
-  record.set("measure", std::move(measure));
-  Value::List faults;
-  for (const FaultSpec& spec_of_fault : scenario.faults) {
-    Record fault;
-    fault.set("kind", word(spec_of_fault.kind)).set("at_s", to_seconds(spec_of_fault.at));
-    fault.set("replica", spec_of_fault.replica).set("factor", spec_of_fault.factor);
-    faults.emplace_back(std::move(fault));
+  Record record = keys_record(scenario_keys(), scenario);
+  Value::List replicas;
+  for (std::size_t i = 0; i < scenario.replicas.size();) {
+    ReplicaGroup group{0, scenario.replicas[i]};
+    for (; i < scenario.replicas.size() && same(scenario.replicas[i], group.replica); ++i) {
+      ++group.count;
+    }
+    replicas.emplace_back(keys_record(replica_group_keys(), group));
   }
-  record.set("faults", std::move(faults));
-  return record;
+  record.set("replicas", std::move(replicas));
+  Value::List faults;
+  for (const FaultSpec& fault : scenario.faults) {
+    faults.emplace_back(keys_record(fault_keys(), fault));
+  }
+  return record.set("faults", std::move(faults));
 }
 
 std::vector<Column> arm_columns(const Scenario& scenario) {

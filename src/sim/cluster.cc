@@ -9,7 +9,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -20,6 +20,7 @@
 #include "sim/load_meter.h"
 #include "sim/prefix_sources.h"
 #include "sim/request_log.h"
+#include "sim/trace_reader.h"
 #include "sim/virtual_engine.h"
 
 namespace pointsman::sim {
@@ -33,6 +34,7 @@ constexpr TimePoint kForever = TimePoint::max();
 enum class EventKind : std::uint8_t {
   kConversation,  // the next conversation arrives
   kTurn,          // of a conversation
+  kTrace,         // the trace's next request
   kEngine,        // a first token or an end at a replica
   kPoll,          // by a balancer
   kReports,       // arrive at a balancer
@@ -70,6 +72,7 @@ class Cluster {
     TimePoint first_token{};
     Charge charge;
     std::uint64_t conversation_number = 0;
+    std::uint64_t session_key = 0;
     std::uint32_t conversation = kNone;  // whose next turn waits for this one
     std::uint32_t turn = 0;
     std::uint32_t balancer = 0;
@@ -89,6 +92,13 @@ class Cluster {
   void schedule_conversation();
   void begin_conversation();
   void send_turn(std::uint32_t place);
+  // A flight for a request that arrives now.
+  std::uint32_t new_flight();
+  // How many requests the trace has, and for how long they come. Then the first is read.
+  void open_trace();
+  void read_trace();
+  void send_traced();
+  void launch(std::uint32_t place);
   // The turn was answered (or, where nobody waits, sent) at `at`: the next one follows.
   void continue_conversation(std::uint32_t place, TimePoint at);
   void end_conversation(std::uint32_t place, TimePoint at);
@@ -146,6 +156,11 @@ class Cluster {
   std::vector<Conversation> conversations_;
   std::vector<std::uint32_t> free_conversations_;
   std::uint32_t longest_ = 0;  // prompt and answer together
+  std::optional<TraceReader> trace_;
+  TraceRequest traced_;  // the next one
+  std::uint64_t trace_left_ = 0;
+  Duration trace_length_{};
+  std::unordered_map<std::uint64_t, std::uint32_t> trace_seen_;  // by run: how much of it
 
   std::vector<Flight> flights_;
   std::vector<std::uint32_t> free_flights_;
@@ -267,7 +282,7 @@ Cluster::Cluster(const Scenario& scenario, const PolicySpec& policy, const Regis
     shared_index_ = std::make_unique<SharedIndex>(options.index);
     options.prefixes = shared_index_.get();
   } else if (spec.index == IndexKind::kExact) {
-    exact_index_ = std::make_unique<ExactIndex>(engines_);
+    exact_index_ = std::make_unique<ExactIndex>(engines_, spec.event_delay);
     options.prefixes = exact_index_.get();
   }
   balancers_.reserve(spec.count);
@@ -282,9 +297,12 @@ Cluster::Cluster(const Scenario& scenario, const PolicySpec& policy, const Regis
 
 RunResult Cluster::run() {
   const MeasureSpec& measure = scenario_.measure;
+  if (scenario_.arrivals.kind == ArrivalKind::kTrace) open_trace();
   if (!is_closed()) {
     Duration length = measure.length;
-    if (length <= Duration{}) {
+    if (trace_) {
+      length = length > Duration{} ? std::min(length, trace_length_) : trace_length_;
+    } else if (length <= Duration{}) {
       length = from_seconds(static_cast<double>(measure.requests) / scenario_.arrivals.rate);
     }
     const Duration warm_up = from_seconds(to_seconds(length) * measure.warm_up);
@@ -292,8 +310,9 @@ RunResult Cluster::run() {
     arrivals_end_ = kStart + length;
     queue_.put(arrivals_end_, EventKind::kArrivalsEnd, 0);
     sample_interval_ = std::max<Duration>(std::chrono::seconds(1), (length - warm_up) / 5'000);
-    requests_.reserve(static_cast<std::size_t>(
-        1.05 * scenario_.arrivals.rate * to_seconds(length - warm_up) + 100));
+    const double expected = trace_ ? static_cast<double>(trace_left_)
+                                   : 1.05 * scenario_.arrivals.rate * to_seconds(length);
+    requests_.reserve(static_cast<std::size_t>(expected * (1 - measure.warm_up)) + 100);
   } else {
     sample_interval_ = std::chrono::seconds(1);
     requests_.reserve(measure.requests);
@@ -318,6 +337,8 @@ RunResult Cluster::run() {
   }
   if (scenario_.arrivals.kind == ArrivalKind::kClosed) {
     for (std::uint32_t i = 0; i < scenario_.arrivals.users; ++i) begin_conversation();
+  } else if (trace_) {
+    read_trace();
   } else {
     schedule_conversation();
   }
@@ -333,6 +354,9 @@ RunResult Cluster::run() {
         break;
       case EventKind::kTurn:
         send_turn(event.subject);
+        break;
+      case EventKind::kTrace:
+        send_traced();
         break;
       case EventKind::kEngine:
         if (event.version == replicas_[event.subject].version) {
@@ -468,19 +492,10 @@ void Cluster::send_turn(std::uint32_t place) {
   }
   const Turn& turn = conversation.next;
 
-  std::uint32_t flight_place = 0;
-  if (free_flights_.empty()) {
-    flight_place = static_cast<std::uint32_t>(flights_.size());
-    flights_.emplace_back();
-  } else {
-    flight_place = free_flights_.back();
-    free_flights_.pop_back();
-  }
+  const std::uint32_t flight_place = new_flight();
   Flight& flight = flights_[flight_place];
-  flight.number = sent_++;
-  flight.arrived = now_;
-  flight.first_token = TimePoint{};
   flight.conversation_number = conversation.number;
+  flight.session_key = mixed(conversation.number + 1);
   flight.conversation = place;
   flight.turn = conversation.turn;
   flight.known_tokens = conversation.turn == 0 ? 0 : conversation.context;
@@ -493,13 +508,6 @@ void Cluster::send_turn(std::uint32_t place) {
   flight.prompt_tokens = conversation.context + turn.new_tokens;
   flight.output_tokens = turn.output_tokens;
   flight.max_tokens = turn.max_tokens;
-  flight.cached_tokens = 0;
-  flight.lost_once = false;
-  flight.measured = measuring_;
-  // By number and turn, so that every policy's requests meet the same balancers.
-  Rng chance(seed_ ^ mixed(conversation.number << 16 | conversation.turn));
-  flight.balancer = static_cast<std::uint32_t>(chance.below(balancers_.size()));
-  flight.content.clear();
   if (conversation.system_tokens > 0) {
     flight.content.push_back({system_run(conversation.system_prompt), conversation.system_tokens});
   }
@@ -512,12 +520,103 @@ void Cluster::send_turn(std::uint32_t place) {
     flight.conversation = kNone;
     continue_conversation(place, now_);
   }
+  launch(flight_place);
+}
+
+std::uint32_t Cluster::new_flight() {
+  std::uint32_t place = 0;
+  if (free_flights_.empty()) {
+    place = static_cast<std::uint32_t>(flights_.size());
+    flights_.emplace_back();
+  } else {
+    place = free_flights_.back();
+    free_flights_.pop_back();
+  }
+  Flight& flight = flights_[place];
+  flight.number = sent_++;
+  flight.arrived = now_;
+  flight.first_token = TimePoint{};
+  flight.conversation = kNone;
+  flight.turn = 0;
+  flight.known_tokens = 0;
+  flight.cached_tokens = 0;
+  flight.lost_once = false;
+  flight.measured = measuring_;
+  flight.content.clear();
+  return place;
+}
+
+void Cluster::launch(std::uint32_t place) {
+  Flight& flight = flights_[place];
+  // By conversation and turn, so that every policy's requests meet the same balancers.
+  const std::uint64_t chance = mixed(seed_ ^ mixed(flight.conversation_number << 16 | flight.turn));
+  flight.balancer = static_cast<std::uint32_t>(chance % balancers_.size());
   ++in_flight_;
   if (flight.measured) {
     ++arrivals_measured_;
     if (flight.turn > 0) ++follow_ups_;
   }
-  send(flight_place, {});
+  send(place, {});
+}
+
+void Cluster::open_trace() {
+  const ArrivalsSpec& spec = scenario_.arrivals;
+  const auto open = [&] {
+    Result<TraceReader> reader = TraceReader::open(spec.trace);
+    if (!reader) throw std::invalid_argument(reader.error().message);
+    return std::move(*reader);
+  };
+  TraceReader reader = open();
+  const std::uint64_t most =
+      spec.trace_requests > 0 ? spec.trace_requests : std::numeric_limits<std::uint64_t>::max();
+  while (trace_left_ < most) {
+    const Result<bool> more = reader.next(traced_);
+    if (!more) throw std::invalid_argument(more.error().message);
+    if (!*more) break;
+    ++trace_left_;
+  }
+  if (trace_left_ == 0) throw std::invalid_argument(spec.trace + ": there is no request");
+  // The end lies behind the last request.
+  trace_length_ = from_seconds(to_seconds(traced_.at) / spec.trace_speed) + Duration(1);
+  trace_ = open();
+}
+
+void Cluster::read_trace() {
+  if (trace_left_ == 0) return;
+  --trace_left_;
+  // It was read to here before, so that nothing is wrong with it.
+  if (!trace_->next(traced_)) return;
+  const Duration at = from_seconds(to_seconds(traced_.at) / scenario_.arrivals.trace_speed);
+  queue_.put(kStart + at, EventKind::kTrace, 0);
+}
+
+void Cluster::send_traced() {
+  if (now_ >= arrivals_end_) return;
+  const std::uint32_t place = new_flight();
+  Flight& flight = flights_[place];
+  flight.conversation_number = flight.number;
+  flight.session_key = traced_.session_key;
+  // What fits no engine at all is cut.
+  flight.prompt_tokens = std::min(traced_.prompt_tokens, longest_ / 4 * 3);
+  flight.output_tokens = std::min(traced_.output_tokens, longest_ / 4);
+  flight.max_tokens = flight.output_tokens;
+  flight.content = traced_.content;
+  std::uint32_t begin = 0;
+  bool leads = true;
+  for (ContentRun& run : flight.content) {
+    run.end = std::min(run.end, flight.prompt_tokens + flight.output_tokens);
+    if (is_unique(run.id)) break;  // and so is all that follows
+    std::uint32_t& seen = trace_seen_[run.id];
+    if (leads && seen > begin) {
+      flight.known_tokens = std::min({seen, run.end, flight.prompt_tokens});
+    }
+    leads = leads && seen >= run.end;
+    seen = std::max(seen, run.end);
+    begin = run.end;
+  }
+  flight.turn = flight.known_tokens > 0 ? 1 : 0;
+  read_trace();
+  launch(place);
 }
 
 void Cluster::continue_conversation(std::uint32_t place, TimePoint at) {
@@ -555,7 +654,7 @@ void Cluster::send(std::uint32_t place, std::span<const ReplicaIndex> excluded) 
   }
   features_.prompt_tokens = flight.prompt_tokens;
   features_.max_output_tokens = flight.max_tokens;
-  features_.session_key = mixed(flight.conversation_number + 1);
+  features_.session_key = flight.session_key;
   if (needs_.blocks) {
     blocks_.clear();
     append_block_hashes(flight.content, flight.prompt_tokens, features_.block_tokens, blocks_);
@@ -647,12 +746,18 @@ void Cluster::schedule_engine(ReplicaIndex replica) {
 }
 
 void Cluster::advance(ReplicaIndex replica) {
-  for (const EngineReport& report : engines_[replica].advance(now_)) {
+  const std::span<const EngineReport> reports = engines_[replica].advance(now_);
+  for (const EngineReport& report : reports) {
     if (report.kind == EngineReportKind::kFirstToken) {
       first_token(report.request, report.at, report.cached);
     } else {
       finished(report.request, report.at);
     }
+  }
+  // What a cache gains in a prefill or loses to one is told with the next report, which is in time
+  // for the conversation's next turn.
+  if (exact_index_ != nullptr && exact_index_->is_delayed() && !reports.empty()) {
+    exact_index_->note(replica, engines_[replica].take_kv_changes(now_), now_);
   }
 }
 

@@ -14,8 +14,8 @@ namespace pointsman::sim {
 // result, bit for bit; and the same seed gives every policy the same conversations at the same
 // times (as far as answers do not decide when the next turn comes).
 //
-// `log` may follow what happens. Throws std::invalid_argument where the policy cannot be built, or
-// the scenario has no replica.
+// `log` may follow what happens. Throws std::invalid_argument where the policy cannot be built, the
+// scenario has no replica, or its trace cannot be read.
 [[nodiscard]] RunResult run(const Scenario& scenario, const Arm& arm, const Registry& registry,
                             std::uint64_t seed, RunLog* log = nullptr);
 

@@ -1,18 +1,55 @@
 #include "sim/prefix_sources.h"
 
+#include <algorithm>
+
 namespace pointsman::sim {
+
+ExactIndex::ExactIndex(std::span<VirtualEngine> engines, Duration delay)
+    : engines_(engines), delay_(delay), held_(is_delayed() ? engines.size() : 0) {
+  if (!is_delayed()) return;
+  for (VirtualEngine& engine : engines_) engine.note_kv_changes();
+}
+
+void ExactIndex::note(ReplicaIndex replica, std::span<const ChainRun> changes, TimePoint now) {
+  for (const ChainRun& run : changes) changes_.push_back({now + delay_, replica, run});
+}
 
 void ExactIndex::set_content(const Content& content, std::uint32_t prompt_tokens, TimePoint now) {
   now_ = now;
   chain_.clear();
   append_chain(content, prompt_tokens, chain_);
+  for (; !changes_.empty() && changes_.front().visible <= now; changes_.pop_front()) {
+    const Change& change = changes_.front();
+    if (change.run.blocks > 0) {
+      held_[change.replica][change.run.id] = change.run.blocks;
+    } else {
+      held_[change.replica].erase(change.run.id);
+    }
+  }
+}
+
+std::uint32_t ExactIndex::held_blocks(ReplicaIndex replica) {
+  if (!is_delayed()) return engines_[replica].cached_blocks(chain_, now_);
+  std::uint32_t blocks = 0;
+  for (const ChainRun& run : chain_) {
+    const auto held = held_[replica].find(run.id);
+    if (held == held_[replica].end()) break;
+    blocks += std::min(held->second, run.blocks);
+    if (held->second < run.blocks) break;
+  }
+  return blocks;
+}
+
+void ExactIndex::forget(ReplicaIndex replica) {
+  if (!is_delayed()) return;
+  held_[replica].clear();
+  std::erase_if(changes_, [&](const Change& change) { return change.replica == replica; });
 }
 
 void ExactIndex::match(const Features& features, PrefixMatches& out) {
   const std::uint32_t granularity = features.block_tokens;
   for (ReplicaIndex replica = 0; replica < engines_.size(); ++replica) {
-    const std::uint32_t held = engines_[replica].cached_blocks(chain_, now_);
-    const std::uint32_t blocks = held * kBlockTokens / granularity;
+    const std::uint32_t blocks = held_blocks(replica) * kBlockTokens / granularity;
     if (blocks > 0) out.holders.push_back({replica, blocks});
   }
   std::uint32_t shared = 0;

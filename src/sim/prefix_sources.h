@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -31,18 +32,23 @@ class SharedIndex final : public PrefixSource {
   PrefixIndex index_;
 };
 
-// What the replicas' caches really hold. Which runs several sessions share it learns as the
-// predicting index does: from what was sent.
+// What the replicas' caches really hold, now or a delay ago. Which runs several sessions share it
+// learns as the predicting index does: from what was sent.
 class ExactIndex final : public PrefixSource {
  public:
-  explicit ExactIndex(std::span<VirtualEngine> engines) : engines_(engines) {}
+  ExactIndex(std::span<VirtualEngine> engines, Duration delay);
+
+  // With a delay it goes by what it is told with note(), else it looks into the caches.
+  [[nodiscard]] bool is_delayed() const { return delay_ > Duration{}; }
+  // The replica's cache holds so many blocks of these runs, since `now`.
+  void note(ReplicaIndex replica, std::span<const ChainRun> changes, TimePoint now);
 
   // What the request that is decided next, at `now`, says. All engines have advanced to then.
   void set_content(const Content& content, std::uint32_t prompt_tokens, TimePoint now);
 
   void match(const Features& features, PrefixMatches& out) override;
   void sent(const Features& features, ReplicaIndex replica) override;
-  void forget(ReplicaIndex) override {}
+  void forget(ReplicaIndex replica) override;
   void set_capacity(ReplicaIndex, std::uint64_t) override {}
 
  private:
@@ -50,9 +56,20 @@ class ExactIndex final : public PrefixSource {
     std::uint64_t session = 0;
     bool shared = false;
   };
+  struct Change {
+    TimePoint visible;
+    ReplicaIndex replica;
+    ChainRun run;
+  };
+
+  [[nodiscard]] std::uint32_t held_blocks(ReplicaIndex replica);
 
   std::span<VirtualEngine> engines_;
+  Duration delay_;
   TimePoint now_{};
+  std::deque<Change> changes_;  // on their way, oldest first
+  // By replica, then by run: blocks held.
+  std::vector<std::unordered_map<std::uint64_t, std::uint32_t>> held_;
   std::unordered_map<std::uint64_t, Seen> seen_;  // by run, of those that can be shared
   std::vector<ChainRun> chain_;                   // of the request
 };

@@ -63,6 +63,8 @@ enum class ArrivalKind : std::uint8_t {
   kOpen,
   // A fixed number of users, each with one conversation after the other.
   kClosed,
+  // Requests of a file, at its times.
+  kTrace,
 };
 
 struct ArrivalsSpec {
@@ -70,6 +72,9 @@ struct ArrivalsSpec {
   double rate = 1;          // requests per second, follow-ups included
   double cv = 1;            // of the Gamma-distributed gaps between conversations; 1: Poisson
   std::uint32_t users = 0;  // of a closed loop
+  std::string trace;        // path of a file that TraceReader knows
+  double trace_speed = 1;   // 2: its requests come twice as fast
+  std::uint32_t trace_requests = 0;  // the first so many; 0: all
 };
 
 enum class FaultKind : std::uint8_t {
@@ -92,7 +97,7 @@ struct FaultSpec {
 struct MeasureSpec {
   // Arrivals end when so many requests are expected to have come, at the workload's rate; the run
   // then goes on until all have ended.
-  std::uint64_t requests = 15'000;
+  std::uint32_t requests = 15'000;
   // Instead of it, the time for which requests arrive. 0: by `requests`.
   Duration length{};
   double warm_up = 0.2;         // share of that time whose requests are not measured

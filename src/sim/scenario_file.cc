@@ -1,0 +1,278 @@
+#include "sim/scenario_file.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "config/policy_reader.h"
+#include "config/yaml_tree.h"
+#include "sim/scenario_keys.h"
+
+namespace pointsman::sim {
+namespace {
+
+class ScenarioReader {
+ public:
+  ScenarioReader(std::string_view file, const Registry& registry)
+      : file_(file), faults_(file), registry_(registry) {}
+
+  Result<LoadedScenario> read(const YamlNode& root) {
+    if (root.kind != YamlNode::Kind::kMap) {
+      return Error{ErrorKind::kClient,
+                   faults_.place(std::max(1, root.line)) + ": is not a map of keys to values"};
+    }
+    read_preset(root);
+    for (const YamlMember& member : root.members) {
+      if (member.key == "preset") continue;
+      if (member.key == "replicas") {
+        read_replicas(member);
+      } else if (member.key == "faults") {
+        faults_member_ = &member;
+      } else if (member.key == "arms") {
+        read_arms(member);
+      } else {
+        read_key(scenario_keys(), member, "", "", scenario(),
+                 {"preset", "replicas", "faults", "arms"});
+      }
+    }
+    if (faults_member_ != nullptr) read_faults(*faults_member_);
+    if (faults_.empty()) check(root);
+    if (!faults_.empty()) return faults_.error();
+    return std::move(loaded_);
+  }
+
+ private:
+  Scenario& scenario() { return loaded_.scenario; }
+
+  // Keys that the preset does not decide come after it, wherever it stands.
+  void read_preset(const YamlNode& root) {
+    for (const YamlMember& member : root.members) {
+      if (member.key != "preset") continue;
+      std::optional<Scenario> preset = find_scenario_preset(member.value.text);
+      if (preset) {
+        scenario() = std::move(*preset);
+        return;
+      }
+      std::vector<std::string> known;
+      for (const ScenarioPreset& one : scenario_presets()) known.emplace_back(one.name);
+      unknown_word(member.line, "preset", "scenario", member.value.text, known);
+    }
+    scenario().replicas.resize(8);
+    for (ReplicaSpec& replica : scenario().replicas) {
+      replica.engine = find_engine_preset("8b_a100")->config;
+    }
+  }
+
+  void unknown_word(int line, const std::string& place, const std::string& what,
+                    const std::string& word, const std::vector<std::string>& known) {
+    std::string text = "unknown " + what + " '" + word + "' (known: ";
+    for (std::size_t i = 0; i < known.size(); ++i) text += (i == 0 ? "" : ", ") + known[i];
+    const std::string nearest = nearest_name(word, known);
+    if (!nearest.empty()) text += "; nearest: " + nearest;
+    faults_.add(line, place, text + ")");
+  }
+
+  // Finds the member's key in the table, or goes into the map that it begins. `prefix` is what
+  // stands before the key in the table, `place` what stands before it in errors, `further` are keys
+  // that somebody else reads.
+  template <typename Owner>
+  void read_key(const std::vector<Key<Owner>>& keys, const YamlMember& member,
+                const std::string& prefix, const std::string& place, Owner& owner,
+                const std::vector<std::string>& further = {}) {
+    const std::string path = prefix + member.key;
+    bool is_section = false;
+    for (const Key<Owner>& key : keys) {
+      if (key.path == path) {
+        const Result<void> outcome = key.read(owner, member.value);
+        if (!outcome) faults_.add(member.line, place + member.key, outcome.error().message);
+        return;
+      }
+      is_section = is_section || key.path.starts_with(path + ".");
+    }
+    if (!is_section) {
+      faults_.add(member.line, place + member.key,
+                  unknown_key_text(member.key, names_after(keys, prefix, further)));
+      return;
+    }
+    if (member.value.kind == YamlNode::Kind::kNull) return;  // its keys are all comments
+    if (member.value.kind != YamlNode::Kind::kMap) {
+      faults_.add(member.line, place + member.key, "is not a map of keys to values");
+      return;
+    }
+    for (const YamlMember& inner : member.value.members) {
+      read_key(keys, inner, path + ".", place + member.key + ".", owner);
+    }
+  }
+
+  // The keys and sections right behind the prefix.
+  template <typename Owner>
+  static std::vector<std::string> names_after(const std::vector<Key<Owner>>& keys,
+                                              const std::string& prefix,
+                                              std::vector<std::string> names) {
+    for (const Key<Owner>& key : keys) {
+      if (!key.path.starts_with(prefix)) continue;
+      const std::string rest = key.path.substr(prefix.size());
+      const std::string name = rest.substr(0, rest.find('.'));
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    }
+    return names;
+  }
+
+  // Calls read(entry, its place) for each map of a list.
+  template <typename Read>
+  void for_each_map(const YamlMember& list, Read&& read) {
+    if (list.value.kind == YamlNode::Kind::kNull) return;
+    if (list.value.kind != YamlNode::Kind::kSequence) {
+      faults_.add(list.line, list.key, "is not a list");
+      return;
+    }
+    for (std::size_t i = 0; i < list.value.items.size(); ++i) {
+      const YamlNode& item = list.value.items[i];
+      const std::string place = list.key + "[" + std::to_string(i) + "]";
+      if (item.kind != YamlNode::Kind::kMap) {
+        faults_.add(item.line, place, "is not a map of keys to values");
+      } else {
+        read(item, place + ".");
+      }
+    }
+  }
+
+  void read_replicas(const YamlMember& list) {
+    scenario().replicas.clear();
+    for_each_map(list, [&](const YamlNode& item, const std::string& place) {
+      ReplicaGroup group;
+      group.replica.engine = find_engine_preset("8b_a100")->config;
+      for (const YamlMember& member : item.members) {
+        if (member.key == "engine") read_engine(member, place, group.replica.engine);
+      }
+      for (const YamlMember& member : item.members) {
+        if (member.key == "engine" && member.value.kind == YamlNode::Kind::kScalar) continue;
+        if (member.key == "engine" && member.value.kind == YamlNode::Kind::kMap) {
+          for (const YamlMember& inner : member.value.members) {
+            if (inner.key == "preset") continue;
+            read_key(replica_group_keys(), inner, "engine.", place + "engine.", group, {"preset"});
+          }
+          continue;
+        }
+        read_key(replica_group_keys(), member, "", place, group);
+      }
+      scenario().replicas.insert(scenario().replicas.end(), group.count, group.replica);
+    });
+    if (scenario().replicas.empty() && faults_.empty()) {
+      faults_.add(list.line, "replicas", "lists none; leave the key out for the default");
+    }
+  }
+
+  // The engine to start from.
+  void read_engine(const YamlMember& member, const std::string& place, EngineConfig& engine) {
+    const YamlNode* name = member.value.kind == YamlNode::Kind::kScalar ? &member.value : nullptr;
+    for (const YamlMember& inner : member.value.members) {
+      if (inner.key == "preset") name = &inner.value;
+    }
+    if (name == nullptr) return;
+    if (const EnginePreset* preset = find_engine_preset(name->text)) {
+      engine = preset->config;
+      return;
+    }
+    std::vector<std::string> known;
+    for (const EnginePreset& one : engine_presets()) known.emplace_back(one.name);
+    unknown_word(name->line, place + "engine", "engine", name->text, known);
+  }
+
+  void read_faults(const YamlMember& list) {
+    for_each_map(list, [&](const YamlNode& item, const std::string& place) {
+      FaultSpec fault;
+      for (const YamlMember& member : item.members) {
+        read_key(fault_keys(), member, "", place, fault);
+      }
+      if (fault.replica >= scenario().replicas.size()) {
+        faults_.add(item.line, place + "replica",
+                    "there are " + std::to_string(scenario().replicas.size()) +
+                        " replicas, numbered from 0");
+      }
+      scenario().faults.push_back(fault);
+    });
+  }
+
+  void read_arms(const YamlMember& list) {
+    for_each_map(list, [&](const YamlNode& item, const std::string& place) {
+      Arm arm;
+      bool has_policy = false;
+      for (const YamlMember& member : item.members) {
+        if (member.key == "policy") {
+          has_policy = true;
+          arm.policy = read_policy(member.value, place + "policy", registry_, faults_);
+        } else {
+          read_key(arm_keys(), member, "", place, arm, {"policy"});
+        }
+      }
+      if (!has_policy) faults_.add(item.line, place + "policy", "is missing");
+      loaded_.arms.push_back(std::move(arm));
+    });
+  }
+
+  // What must hold between values.
+  void check(const YamlNode& root) {
+    Scenario& s = scenario();
+    if (s.arrivals.kind == ArrivalKind::kClosed && s.arrivals.users == 0) {
+      faults_.add(root.line, "arrivals.users", "a closed loop needs at least one");
+    }
+    if (s.arrivals.kind == ArrivalKind::kTrace && s.arrivals.trace.empty()) {
+      faults_.add(root.line, "arrivals.trace", "names no file");
+    }
+    if (s.workload.document_low > s.workload.document_high) {
+      faults_.add(root.line, "workload.document_low", "is above document_high");
+    }
+    std::set<PoolPurpose> pools;
+    for (const ReplicaSpec& replica : s.replicas) pools.insert(replica.pool);
+    const bool segregated =
+        s.segregated || std::any_of(loaded_.arms.begin(), loaded_.arms.end(),
+                                    [](const Arm& arm) { return arm.segregated.value_or(false); });
+    if (segregated && !pools.contains(PoolPurpose::kGeneral)) {
+      faults_.add(root.line, "replicas", "no replica is in the general pool");
+    }
+    if (!s.arrivals.trace.empty() && s.arrivals.trace.front() != '/') {
+      const std::size_t slash = file_.rfind('/');
+      if (slash != std::string::npos)
+        s.arrivals.trace = file_.substr(0, slash + 1) + s.arrivals.trace;
+    }
+  }
+
+  std::string file_;
+  ConfigFaults faults_;
+  const Registry& registry_;
+  LoadedScenario loaded_;
+  const YamlMember* faults_member_ = nullptr;  // read when all replicas are known
+};
+
+}  // namespace
+
+Result<LoadedScenario> load_scenario(std::string_view text, std::string_view file,
+                                     const Registry& registry) {
+  const Result<YamlNode> root = parse_yaml(text, file);
+  if (!root) return root.error();
+  return ScenarioReader(file, registry).read(*root);
+}
+
+Result<LoadedScenario> load_scenario_file(const std::string& path, const Registry& registry) {
+  const auto cannot = [&path](int error) {
+    return Error{ErrorKind::kClient,
+                 path + ": cannot be read: " + std::generic_category().message(error)};
+  };
+  const auto close = [](std::FILE* file) { std::fclose(file); };
+  const std::unique_ptr<std::FILE, decltype(close)> file(std::fopen(path.c_str(), "rb"), close);
+  if (!file) return cannot(errno);
+  std::string text;
+  char part[16 * 1024];
+  while (const std::size_t read = std::fread(part, 1, sizeof(part), file.get())) {
+    text.append(part, read);
+  }
+  if (std::ferror(file.get()) != 0) return cannot(errno);
+  return load_scenario(text, path, registry);
+}
+
+}  // namespace pointsman::sim

@@ -1,0 +1,261 @@
+#include "sim/trace_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+namespace pointsman::sim {
+namespace {
+
+constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+constexpr std::uint32_t kMooncakeBlock = 512;
+constexpr double kMostTokens = 1e8;
+
+std::string_view trimmed(std::string_view text) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
+  while (!text.empty() && blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+std::optional<double> number(std::string_view text) {
+  text = trimmed(text);
+  double value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size() || !std::isfinite(value)) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::optional<std::uint32_t> tokens(std::string_view text) {
+  const std::optional<double> value = number(text);
+  if (!value || *value < 0 || *value > kMostTokens) return std::nullopt;
+  return static_cast<std::uint32_t>(*value);
+}
+
+std::uint64_t hash_text(std::string_view text) {
+  std::uint64_t hash = 0x9ae1'6a3b'2f90'404fULL;
+  for (const char c : text) hash = mixed(hash ^ static_cast<unsigned char>(c));
+  return hash;
+}
+
+// Days since 1970-01-01 of a date in the Gregorian calendar: years are counted from March, so that
+// the day that leap years add comes last.
+std::int64_t days_of(std::int64_t year, std::int64_t month, std::int64_t day) {
+  if (month <= 2) --year;
+  const std::int64_t era = (year >= 0 ? year : year - 399) / 400;
+  const std::int64_t year_of_era = year - era * 400;
+  const std::int64_t day_of_year = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
+  const std::int64_t day_of_era =
+      year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+  return era * 146'097 + day_of_era - 719'468;
+}
+
+// "2023-11-16 18:15:46.6805900", perhaps with +00:00 behind, in seconds.
+std::optional<double> date_time(std::string_view text) {
+  text = trimmed(text);
+  if (text.size() < 19 || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':') {
+    return std::nullopt;
+  }
+  const std::size_t zone = text.find_first_of("+Z", 19);
+  if (zone != std::string_view::npos) text = text.substr(0, zone);
+  const auto year = number(text.substr(0, 4));
+  const auto month = number(text.substr(5, 2));
+  const auto day = number(text.substr(8, 2));
+  const auto hour = number(text.substr(11, 2));
+  const auto minute = number(text.substr(14, 2));
+  const auto second = number(text.substr(17));
+  if (!year || !month || !day || !hour || !minute || !second) return std::nullopt;
+  if (*month < 1 || *month > 12 || *day < 1 || *day > 31) return std::nullopt;
+  const std::int64_t days =
+      days_of(static_cast<std::int64_t>(*year), static_cast<std::int64_t>(*month),
+              static_cast<std::int64_t>(*day));
+  return static_cast<double>(days) * 86'400 + *hour * 3'600 + *minute * 60 + *second;
+}
+
+// What follows "key": in a flat JSON object; empty where there is no such key.
+std::string_view json_value(std::string_view line, std::string_view key) {
+  const std::string quoted = "\"" + std::string(key) + "\"";
+  std::size_t at = line.find(quoted);
+  if (at == std::string_view::npos) return {};
+  at = line.find_first_not_of(" \t", at + quoted.size());
+  if (at == std::string_view::npos || line[at] != ':') return {};
+  std::string_view rest = trimmed(line.substr(at + 1));
+  const char end = rest.starts_with('[') ? ']' : ',';
+  const std::size_t stop = std::min(rest.find(end), rest.find('}'));
+  return trimmed(rest.substr(0, stop));
+}
+
+}  // namespace
+
+Error TraceReader::error(const std::string& what) const {
+  return {ErrorKind::kClient, path_ + ":" + std::to_string(line_number_) + ": " + what};
+}
+
+Result<TraceReader> TraceReader::open(const std::string& path) {
+  TraceReader reader(path);
+  reader.file_.reset(std::fopen(path.c_str(), "rb"));
+  if (!reader.file_) {
+    return Error{ErrorKind::kClient,
+                 path + ": cannot be read: " + std::generic_category().message(errno)};
+  }
+  const Result<void> header = reader.read_header();
+  if (!header) return header.error();
+  return reader;
+}
+
+Result<bool> TraceReader::read_line() {
+  do {
+    line_.clear();
+    ++line_number_;
+    char part[8'192];
+    bool ended = false;
+    while (!ended) {
+      if (std::fgets(part, sizeof part, file_.get()) == nullptr) {
+        if (std::ferror(file_.get()) != 0) return error("cannot be read further");
+        break;
+      }
+      line_ += part;
+      ended = line_.ends_with('\n');
+      if (line_.size() > kLongestLine) return error("this line is longer than 1 MiB");
+    }
+    if (line_.empty()) return false;
+  } while (trimmed(line_).empty());
+  return true;
+}
+
+Result<void> TraceReader::read_header() {
+  const Result<bool> line = read_line();
+  if (!line) return line.error();
+  if (!*line) return error("there is no request");
+  if (trimmed(line_).starts_with('{')) {
+    format_ = Format::kMooncake;
+    pending_ = true;
+    return {};
+  }
+  std::optional<std::size_t> time;
+  std::optional<std::size_t> prompt;
+  std::optional<std::size_t> output;
+  for (std::size_t i = 0; const std::optional<std::string_view> name = column(i); ++i) {
+    if (*name == "TIMESTAMP" || *name == "Timestamp") {
+      time = i;
+      format_ = *name == "TIMESTAMP" ? Format::kAzure : Format::kBurstGpt;
+    } else if (*name == "ContextTokens" || *name == "Request tokens") {
+      prompt = i;
+    } else if (*name == "GeneratedTokens" || *name == "Response tokens") {
+      output = i;
+    } else if (*name == "Session ID") {
+      session_column_ = i;
+      has_sessions_ = true;
+    }
+  }
+  if (!time || !prompt || !output) {
+    return error(
+        "is no known trace: expected a JSON object (Mooncake), or a line with the columns "
+        "Timestamp, Request tokens, Response tokens (BurstGPT) or TIMESTAMP, ContextTokens, "
+        "GeneratedTokens (Azure)");
+  }
+  time_column_ = *time;
+  prompt_column_ = *prompt;
+  output_column_ = *output;
+  return {};
+}
+
+std::optional<std::string_view> TraceReader::column(std::size_t wanted) const {
+  std::string_view rest = line_;
+  for (; wanted > 0; --wanted) {
+    const std::size_t comma = rest.find(',');
+    if (comma == std::string_view::npos) return std::nullopt;
+    rest.remove_prefix(comma + 1);
+  }
+  return trimmed(rest.substr(0, rest.find(',')));
+}
+
+Result<bool> TraceReader::next(TraceRequest& request) {
+  for (;;) {
+    if (!pending_) {
+      const Result<bool> line = read_line();
+      if (!line) return line.error();
+      if (!*line) return false;
+    }
+    pending_ = false;
+    request.content.clear();
+    request.session_key = 0;
+    const Result<double> time =
+        format_ == Format::kMooncake ? parse_mooncake(request) : parse_csv(request);
+    if (!time) return time.error();
+    if (request.prompt_tokens == 0 || request.output_tokens == 0) continue;
+    if (!first_) first_ = last_ = *time;
+    // A few lines of real traces are out of order.
+    last_ = std::max(last_, *time);
+    request.at = Duration(std::llround((last_ - *first_) * 1e9));
+    const std::uint32_t end = request.prompt_tokens + request.output_tokens;
+    if (request.content.empty()) {
+      request.content.push_back({file_run(requests_), end});
+    } else if (format_ == Format::kMooncake) {
+      // Later prompts name the blocks of an answer with ids of their own.
+      request.content.push_back({answer_run(requests_), end});
+    } else {
+      request.content.back().end = end;
+    }
+    ++requests_;
+    return true;
+  }
+}
+
+Result<double> TraceReader::parse_mooncake(TraceRequest& request) const {
+  const std::optional<double> time = number(json_value(line_, "timestamp"));
+  const std::optional<std::uint32_t> prompt = tokens(json_value(line_, "input_length"));
+  const std::optional<std::uint32_t> output = tokens(json_value(line_, "output_length"));
+  std::string_view ids = json_value(line_, "hash_ids");
+  if (!time || !prompt || !output || !ids.starts_with('[')) {
+    return error("needs timestamp, input_length, output_length (numbers) and hash_ids (a list)");
+  }
+  request.prompt_tokens = *prompt;
+  request.output_tokens = *output;
+  ids.remove_prefix(1);
+  std::uint32_t end = 0;
+  while (!trimmed(ids).empty() && end < *prompt) {
+    const std::size_t comma = std::min(ids.find(','), ids.size());
+    const std::optional<double> id = number(ids.substr(0, comma));
+    if (!id || *id < 0 || *id > 1e15) return error("an entry of hash_ids is no whole number");
+    end = std::min(end + kMooncakeBlock, *prompt);
+    request.content.push_back({trace_run(static_cast<std::uint64_t>(*id)), end});
+    ids.remove_prefix(std::min(comma + 1, ids.size()));
+  }
+  return *time / 1'000;
+}
+
+Result<double> TraceReader::parse_csv(TraceRequest& request) const {
+  const std::optional<std::string_view> when = column(time_column_);
+  const std::optional<std::string_view> prompt = column(prompt_column_);
+  const std::optional<std::string_view> output = column(output_column_);
+  if (!when || !prompt || !output) return error("has too few columns");
+  const std::optional<double> time = format_ == Format::kAzure ? date_time(*when) : number(*when);
+  if (!time) {
+    return error("'" + std::string(*when) + "' is no time" +
+                 (format_ == Format::kAzure ? " as in 2023-11-16 18:15:46.6805900" : ""));
+  }
+  const std::optional<std::uint32_t> in = tokens(*prompt);
+  const std::optional<std::uint32_t> out = tokens(*output);
+  if (!in || !out) {
+    return error("'" + std::string(in ? *output : *prompt) + "' is no number of tokens");
+  }
+  request.prompt_tokens = *in;
+  request.output_tokens = *out;
+  if (has_sessions_) {
+    const std::optional<std::string_view> session = column(session_column_);
+    if (session && !session->empty()) {
+      request.session_key = hash_text(*session);
+      request.content.push_back({session_run(request.session_key), *in});
+    }
+  }
+  return *time;
+}
+
+}  // namespace pointsman::sim

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/time.h"
+#include "sim/content.h"
+
+namespace pointsman::sim {
+
+// One request of a trace.
+struct TraceRequest {
+  Duration at{};  // since the first request of the trace; never before the request before
+  std::uint32_t prompt_tokens = 1;
+  std::uint32_t output_tokens = 1;
+  std::uint64_t session_key = 0;  // 0: the trace names no session
+  Content content;                // of the prompt and the answer
+};
+
+// Reads requests from a trace file one after the other, without holding it. The first line tells
+// the format:
+//
+// - Mooncake (FAST'25): JSON lines with timestamp (ms), input_length, output_length, and hash_ids,
+//   one id per 512 tokens of the prompt that stands for them and all before them. No sessions.
+// - BurstGPT: CSV with the columns Timestamp (s), Request tokens, Response tokens; with Session ID
+//   requests of one session are taken to continue one text, else nothing is shared. Requests
+//   without a response failed, and are left out.
+// - Azure LLM inference (2023 and 2024): CSV with TIMESTAMP, ContextTokens, GeneratedTokens.
+// Nothing
+//   is shared.
+//
+// Lines may be up to 1 MiB long. Errors name the file and the line.
+class TraceReader {
+ public:
+  [[nodiscard]] static Result<TraceReader> open(const std::string& path);
+
+  // The next request, or nothing at the end of the file. `request` is reused.
+  [[nodiscard]] Result<bool> next(TraceRequest& request);
+
+ private:
+  enum class Format : std::uint8_t { kMooncake, kBurstGpt, kAzure };
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  explicit TraceReader(std::string path) : path_(std::move(path)) {}
+
+  [[nodiscard]] Error error(const std::string& what) const;
+  [[nodiscard]] Result<bool> read_line();
+  [[nodiscard]] Result<void> read_header();
+  // Seconds of the line's own clock.
+  [[nodiscard]] Result<double> parse_mooncake(TraceRequest& request) const;
+  [[nodiscard]] Result<double> parse_csv(TraceRequest& request) const;
+  // Nothing where the line has too few columns.
+  [[nodiscard]] std::optional<std::string_view> column(std::size_t number) const;
+
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+  Format format_ = Format::kMooncake;
+  std::string line_;
+  std::uint64_t line_number_ = 0;
+  bool pending_ = false;  // line_ has been read and not been used
+  std::size_t time_column_ = 0;
+  std::size_t prompt_column_ = 0;
+  std::size_t output_column_ = 0;
+  std::size_t session_column_ = 0;
+  bool has_sessions_ = false;
+  std::uint64_t requests_ = 0;
+  std::optional<double> first_;  // time of the first request
+  double last_ = 0;
+};
+
+}  // namespace pointsman::sim
