@@ -3,6 +3,7 @@
 #include <atomic>
 #include <string>
 
+#include "support/full_listener.h"
 #include "support/proxy_test.h"
 
 namespace pointsman::test {
@@ -367,6 +368,45 @@ TEST(Refused, ConnectionsAreTriedElsewhereAndTheReplicaIsCutOff) {
   }
   EXPECT_EQ(rig.fleet().status(gone)->usable, false);
   EXPECT_EQ(rig.in_flight(gone), 0);
+  rig.stop();
+}
+
+TEST(Connecting, ThatTakesTooLongIsTriedElsewhere) {
+  const FullListener silent;
+  FakeReplica good(serve_good);
+  ProxyOptions options;
+  options.timeouts.connect = milliseconds(100);
+  ProxyRig rig(options);
+  const ReplicaIndex slow = rig.add(silent.port());
+  rig.add(good.port());
+  rig.start();
+  RawClient client(rig.port());
+  for (int i = 0; i < 2; ++i) {
+    client.send(post("/v1/chat/completions", kChat));
+    EXPECT_THAT(client.read_answer(), EndsWith(R"({"id":"good"})"));
+  }
+  EXPECT_EQ(rig.sum([](auto& shard) {
+    return shard.retries[static_cast<std::size_t>(RetryReason::kConnectTimeout)].value();
+  }),
+            1);
+  // A time-out does not say that the replica is gone: it is a fault, and one alone does not eject.
+  EXPECT_EQ(rig.fleet().status(slow)->usable, true);
+  EXPECT_EQ(rig.in_flight(slow), 0);
+  rig.stop();
+}
+
+TEST(Connecting, ThatTakesTooLongEverywhereIsABadGateway) {
+  const FullListener silent;
+  ProxyOptions options;
+  options.timeouts.connect = milliseconds(100);
+  ProxyRig rig(options);
+  rig.add(silent.port());
+  rig.start();
+  RawClient client(rig.port());
+  client.send(post("/v1/chat/completions", kChat));
+  const std::string answer = client.read_answer();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 502"));
+  EXPECT_THAT(answer, HasSubstr("X-Pointsman-Error: connect_timeout"));
   rig.stop();
 }
 
