@@ -2,16 +2,21 @@
 
 #include <array>
 
+#include "experiments/herding.h"
 #include "experiments/policies.h"
 #include "experiments/theory.h"
+#include "experiments/valve.h"
 
 namespace pointsman::sim {
 
 std::span<const Experiment> experiments() {
   static constexpr std::array kAll{
+      Experiment{"herding", "Many balancers, reports seconds apart: who herds, and what cures it",
+                 run_herding},
       Experiment{"policies", "All policies over random plausible settings", run_policies},
       Experiment{"theory", "The simulator and the two-choice sampler against closed forms",
                  run_theory},
+      Experiment{"valve", "Where to open the release valve of session affinity", run_valve},
   };
   return kAll;
 }

@@ -27,8 +27,6 @@ namespace pointsman::sim {
 namespace {
 
 constexpr std::uint32_t kNone = ~std::uint32_t{0};
-// Like a machine that has been up for a while: "never" is time zero.
-constexpr TimePoint kStart{std::chrono::hours(1)};
 constexpr TimePoint kForever = TimePoint::max();
 
 enum class EventKind : std::uint8_t {
@@ -145,7 +143,7 @@ class Cluster {
   const std::uint64_t seed_;
   RunLog* log_;
   EventQueue<EventKind> queue_;
-  TimePoint now_ = kStart;
+  TimePoint now_ = kRunBegin;
   TimePoint arrivals_end_ = kForever;
 
   SystemPrompts system_prompts_;
@@ -246,7 +244,7 @@ Cluster::Cluster(const Scenario& scenario, const PolicySpec& policy, const Regis
   engines_.reserve(scenario.replicas.size());
   for (const ReplicaSpec& replica : scenario.replicas) {
     engines_.emplace_back(replica.engine);
-    if (replica.slowness != 1) engines_.back().slow_down(replica.slowness, kStart);
+    if (replica.slowness != 1) engines_.back().slow_down(replica.slowness, kRunBegin);
     longest = std::min(longest, replica.engine.capacity_tokens());
   }
   longest_ = static_cast<std::uint32_t>(longest);
@@ -306,8 +304,8 @@ RunResult Cluster::run() {
       length = from_seconds(static_cast<double>(measure.requests) / scenario_.arrivals.rate);
     }
     const Duration warm_up = from_seconds(to_seconds(length) * measure.warm_up);
-    queue_.put(kStart + warm_up, EventKind::kWindowBegins, 0);
-    arrivals_end_ = kStart + length;
+    queue_.put(kRunBegin + warm_up, EventKind::kWindowBegins, 0);
+    arrivals_end_ = kRunBegin + length;
     queue_.put(arrivals_end_, EventKind::kArrivalsEnd, 0);
     sample_interval_ = std::max<Duration>(std::chrono::seconds(1), (length - warm_up) / 5'000);
     const double expected = trace_ ? static_cast<double>(trace_left_)
@@ -319,7 +317,7 @@ RunResult Cluster::run() {
     if (measure.warm_up == 0) begin_window();
   }
   for (std::uint32_t i = 0; i < scenario_.faults.size(); ++i) {
-    queue_.put(kStart + scenario_.faults[i].at, EventKind::kFault, i);
+    queue_.put(kRunBegin + scenario_.faults[i].at, EventKind::kFault, i);
   }
   const BalancersSpec& spec = scenario_.balancers;
   if (spec.poll > Duration{}) {
@@ -329,11 +327,11 @@ RunResult Cluster::run() {
       const Duration phase = spec.phase == PollPhase::kRandom
                                  ? from_seconds(to_seconds(spec.poll) * part)
                                  : Duration{};
-      queue_.put(kStart + phase, EventKind::kPoll, i);
+      queue_.put(kRunBegin + phase, EventKind::kPoll, i);
     }
   }
   if (spec.exchange > Duration{} && balancers_.size() > 1) {
-    queue_.put(kStart + spec.exchange, EventKind::kExchange, 0);
+    queue_.put(kRunBegin + spec.exchange, EventKind::kExchange, 0);
   }
   if (scenario_.arrivals.kind == ArrivalKind::kClosed) {
     for (std::uint32_t i = 0; i < scenario_.arrivals.users; ++i) begin_conversation();
@@ -587,7 +585,7 @@ void Cluster::read_trace() {
   // It was read to here before, so that nothing is wrong with it.
   if (!trace_->next(traced_)) return;
   const Duration at = from_seconds(to_seconds(traced_.at) / scenario_.arrivals.trace_speed);
-  queue_.put(kStart + at, EventKind::kTrace, 0);
+  queue_.put(kRunBegin + at, EventKind::kTrace, 0);
 }
 
 void Cluster::send_traced() {

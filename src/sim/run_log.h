@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 
@@ -11,6 +12,10 @@
 #include "core/signals.h"
 
 namespace pointsman::sim {
+
+// Every run begins at this moment: that of a machine that has been up for a while, so that "never"
+// is time zero.
+constexpr TimePoint kRunBegin{std::chrono::hours(1)};
 
 // A request whose answer is complete, or that failed.
 struct FinishedRequest {
