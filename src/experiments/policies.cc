@@ -1,6 +1,7 @@
 #include "experiments/policies.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -120,6 +121,33 @@ void set_comparison(Record& row, std::span<const SettingResult> settings, std::s
   row.set("p50_no_loss_share", share_above(p50, 1 / kSameP50));
 }
 
+// A part of the settings: those whose drawn value lies in [low, high).
+struct Slice {
+  std::string_view key;    // of the row: "p99_gain_<key>"
+  std::string_view title;  // of the column
+  std::string_view drawn;
+  double low;
+  double high;
+};
+
+constexpr std::array kSlices{Slice{"load_35_45", "load .35-.45", "load", 0.35, 0.45},
+                             Slice{"load_45_55", ".45-.55", "load", 0.45, 0.55},
+                             Slice{"load_55_65", ".55-.65", "load", 0.55, 0.65},
+                             Slice{"load_65_75", ".65-.75", "load", 0.65, 0.75},
+                             Slice{"balancers_1", "1 balancer", "balancers", 1, 2},
+                             Slice{"balancers_2", "2", "balancers", 2, 3},
+                             Slice{"balancers_4", "4", "balancers", 4, 5},
+                             Slice{"balancers_8", "8", "balancers", 8, 9}};
+
+std::vector<SettingResult> part(std::span<const SettingResult> settings, const Slice& slice) {
+  std::vector<SettingResult> found;
+  for (const SettingResult& setting : settings) {
+    const double value = setting.drawn.number(slice.drawn);
+    if (value >= slice.low && value < slice.high) found.push_back(setting);
+  }
+  return found;
+}
+
 Record policy_row(std::span<const SettingResult> settings, std::span<const Arm> arms,
                   std::size_t own, std::size_t reference) {
   Record row;
@@ -146,6 +174,15 @@ Record policy_row(std::span<const SettingResult> settings, std::span<const Arm> 
   row.set("prefix_hit_rate", arithmetic_mean(hits).mean);
   row.set("best_p99_share", share_estimate(best, settings.size()));
   row.set("over_capacity_share", share_estimate(over, settings.size()));
+  for (const Slice& slice : kSlices) {
+    const std::string key = "p99_gain_" + std::string(slice.key);
+    const std::vector<SettingResult> some = part(settings, slice);
+    if (some.empty()) {
+      row.set(key, Value());
+    } else {
+      row.set(key, median_ratio(gains(some, own, reference, &Figures::p99)).mean);
+    }
+  }
   return row;
 }
 
@@ -179,17 +216,24 @@ Record setting_row(const SettingResult& setting, std::span<const Arm> arms, std:
 }
 
 std::vector<Table> tables(std::size_t arms, const std::string& reference) {
-  return {{"Over all settings; gain = " + reference + " over this policy, median over the settings",
-           {{"policy", "policy"},
-            {"arm", "arm"},
-            {"ttft_p50_s", "p50 TTFT, ms", 0, 1'000},
-            {"ttft_p99_s", "p99 TTFT, ms", 0, 1'000},
-            {"prefix_hit_rate", "hit, %", 0, 100},
-            {"p99_gain", "p99 gain", 2},
-            {"better_p99_share", "ahead at p99 in, %", 0, 100},
-            {"p50_no_loss_share", "p50 within 5 % in, %", 0, 100},
-            {"best_p99_share", "best of all in, %", 0, 100}},
-           arms}};
+  std::vector<Column> by_slice{{"policy", "policy"}, {"arm", "arm"}};
+  for (const Slice& slice : kSlices) {
+    by_slice.push_back({"p99_gain_" + std::string(slice.key), std::string(slice.title), 2});
+  }
+  return {
+      {"Over all settings; gain = " + reference + " over this policy, median over the settings",
+       {{"policy", "policy"},
+        {"arm", "arm"},
+        {"ttft_p50_s", "p50 TTFT, ms", 0, 1'000},
+        {"ttft_p99_s", "p99 TTFT, ms", 0, 1'000},
+        {"prefix_hit_rate", "hit, %", 0, 100},
+        {"p99_gain", "p99 gain", 2},
+        {"better_p99_share", "ahead at p99 in, %", 0, 100},
+        {"p50_no_loss_share", "p50 within 5 % in, %", 0, 100},
+        {"best_p99_share", "best of all in, %", 0, 100}},
+       arms},
+      {"The p99 gain by load, as a share of the fleet's capacity, and by the number of balancers",
+       std::move(by_slice), 0, true}};
 }
 
 }  // namespace

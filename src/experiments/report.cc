@@ -113,7 +113,28 @@ void append_table(const std::vector<Column>& columns, std::span<const Record> ro
   }
 }
 
-Record table_record(const Table& table, std::size_t rows) {
+// Which rows a table shows.
+struct Shown {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+std::vector<Shown> shown_rows(const Report& report) {
+  std::vector<Shown> shown;
+  std::size_t next = 0;
+  for (const Table& table : report.tables) {
+    if (table.again && !shown.empty()) {
+      shown.push_back(shown.back());
+      continue;
+    }
+    const std::size_t left = report.rows.size() - next;
+    shown.push_back({next, table.rows == 0 ? left : std::min(table.rows, left)});
+    next += shown.back().count;
+  }
+  return shown;
+}
+
+Record table_record(const Table& table, const Shown& shown) {
   Value::List columns;
   for (const Column& column : table.columns) {
     columns.emplace_back(Record()
@@ -122,18 +143,11 @@ Record table_record(const Table& table, std::size_t rows) {
                              .set("digits", column.digits)
                              .set("scale", column.scale));
   }
-  return Record().set("title", table.title).set("rows", rows).set("columns", std::move(columns));
-}
-
-// How many rows each table shows.
-std::vector<std::size_t> row_counts(const Report& report) {
-  std::vector<std::size_t> counts;
-  std::size_t left = report.rows.size();
-  for (const Table& table : report.tables) {
-    counts.push_back(table.rows == 0 ? left : std::min(table.rows, left));
-    left -= counts.back();
-  }
-  return counts;
+  return Record()
+      .set("title", table.title)
+      .set("first", shown.first)
+      .set("rows", shown.count)
+      .set("columns", std::move(columns));
 }
 
 }  // namespace
@@ -148,11 +162,11 @@ std::string report_json(const Report& report) {
     text += &row == report.rows.data() ? "\n" : ",\n";
     text += record_json(row);
   }
-  const std::vector<std::size_t> counts = row_counts(report);
+  const std::vector<Shown> shown = shown_rows(report);
   text += "\n],\n\"tables\":[";
-  for (std::size_t i = 0; i < counts.size(); ++i) {
+  for (std::size_t i = 0; i < shown.size(); ++i) {
     text += i == 0 ? "\n" : ",\n";
-    text += record_json(table_record(report.tables[i], counts[i]));
+    text += record_json(table_record(report.tables[i], shown[i]));
   }
   JsonWriter notes;
   notes.begin_array();
@@ -192,14 +206,13 @@ std::string report_csv(const Report& report) {
 
 std::string report_text(const Report& report) {
   std::string text = report.title + "\n\n";
-  std::span<const Record> rows = report.rows;
-  const std::vector<std::size_t> counts = row_counts(report);
-  for (std::size_t i = 0; i < counts.size(); ++i) {
+  const std::vector<Shown> shown = shown_rows(report);
+  for (std::size_t i = 0; i < shown.size(); ++i) {
     const Table& table = report.tables[i];
     if (i > 0) text += '\n';
     if (!table.title.empty()) text += table.title + '\n';
-    append_table(table.columns, rows.first(counts[i]), text);
-    rows = rows.subspan(counts[i]);
+    append_table(table.columns, std::span(report.rows).subspan(shown[i].first, shown[i].count),
+                 text);
   }
   if (!report.notes.empty()) text += '\n';
   for (const std::string& note : report.notes) text += note + '\n';

@@ -22,6 +22,7 @@ struct Table {
   std::vector<Column> columns;
   // The report's tables share out its rows in their order; 0: all that are left.
   std::size_t rows = 0;
+  bool again = false;  // other columns of the rows that the table before has shown
 };
 
 // What an experiment found. The files carry all of it, the screen what its tables show.
@@ -36,8 +37,8 @@ struct Report {
 };
 
 // {"experiment", "title", "seeds", "scenario": {…}, "rows": [{…}, …], "tables": […], "notes": […]},
-// one row a line. "tables" says how the rows are shown: the title, the number of rows, and of each
-// column the key, title, digits and scale. The same report gives the same bytes.
+// one row a line. "tables" says how the rows are shown: the title, the first row and the number of
+// rows, and of each column the key, title, digits and scale. The same report gives the same bytes.
 [[nodiscard]] std::string report_json(const Report& report);
 
 // One line a row, with the union of the rows' keys in order of first appearance. "<key>_ci95"

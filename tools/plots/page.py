@@ -71,11 +71,10 @@ def tables(report):
         )
         columns = [{"key": key, "title": key, "digits": 4} for key in keys]
         return table("", columns, report.rows)
-    parts, first = [], 0
+    parts = []
     for one in report.tables:
-        rows = report.rows[first : first + one["rows"]]
+        rows = report.rows[one["first"] : one["first"] + one["rows"]]
         parts.append(table(one["title"], one["columns"], rows))
-        first += one["rows"]
     return "\n".join(parts)
 
 

@@ -34,7 +34,7 @@ TEST(Report, JsonKeepsTheOrderOfKeysAndOneRowALine) {
             "\"series\":[1,2.5]},\n"
             "{\"policy\":\"c\",\"extra\":null}\n"
             "],\n\"tables\":[\n"
-            "{\"title\":\"\",\"rows\":2,\"columns\":["
+            "{\"title\":\"\",\"first\":0,\"rows\":2,\"columns\":["
             "{\"key\":\"policy\",\"title\":\"policy\",\"digits\":0,\"scale\":1},"
             "{\"key\":\"mean_s\",\"title\":\"mean, s\",\"digits\":2,\"scale\":1}]}\n"
             "],\n\"notes\":[\"A note.\"]}\n");
@@ -54,6 +54,14 @@ TEST(Report, TextShowsIntervalsInBrackets) {
             "a,\"b\"   0.10 [0.05, 0.20]\n"
             "c                       -\n"
             "\nA note.\n");
+}
+
+TEST(Report, TablesShareOutTheRowsUnlessOneShowsThemAgain) {
+  Report report;
+  report.title = "T";
+  for (const int i : {1, 2, 3}) report.rows.push_back(Record().set("a", i).set("b", 10 * i));
+  report.tables = {{"one", {{"a", "a"}}, 1}, {"two", {{"a", "a"}}, 2}, {"", {{"b", "b"}}, 0, true}};
+  EXPECT_EQ(report_text(report), "T\n\none\na\n1\n\ntwo\na\n2\n3\n\n b\n20\n30\n");
 }
 
 TEST(Report, NumbersReadBackAsTheSameDouble) {
