@@ -7,19 +7,19 @@ namespace pointsman::sim {
 void Balancer::poll(ReplicaIndex replica, Signals signals) {
   signals.window = router_.report_opened(replica);
   if (log_ != nullptr) log_->report_opened(number_, replica);
-  reports_.push_back({replica, signals});
+  reports_.push({replica, signals});
   ++polled_;
 }
 
 void Balancer::arrive(TimePoint now) {
   const std::uint64_t until = rounds_.front();
-  rounds_.pop_front();
+  rounds_.pop();
   for (; arrived_ < until; ++arrived_) {
     Report& report = reports_.front();
     report.signals.observed_at = now;
     router_.report_applied(report.replica, report.signals);
     if (log_ != nullptr) log_->report_applied(number_, report.replica, report.signals);
-    reports_.pop_front();
+    reports_.pop();
   }
 }
 

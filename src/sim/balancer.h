@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "core/router.h"
+#include "sim/fifo.h"
 #include "sim/run_log.h"
 
 namespace pointsman::sim {
@@ -25,7 +25,7 @@ class Balancer {
   // The replica is polled now, and says `signals`. The report arrives with the next arrive().
   void poll(ReplicaIndex replica, Signals signals);
   // All of a round of polls have been made.
-  void end_round() { rounds_.push_back(polled_); }
+  void end_round() { rounds_.push(polled_); }
   // The oldest round of reports arrives.
   void arrive(TimePoint now);
 
@@ -51,10 +51,10 @@ class Balancer {
   Router router_;
   RunLog* log_;
   std::vector<PeerLoad> told_;
-  std::deque<Report> reports_;        // on their way, oldest first
-  std::uint64_t polled_ = 0;          // reports ever polled
-  std::uint64_t arrived_ = 0;         // reports ever arrived
-  std::deque<std::uint64_t> rounds_;  // polled_ at the end of each round on its way
+  Fifo<Report> reports_;        // on their way, oldest first
+  std::uint64_t polled_ = 0;    // reports ever polled
+  std::uint64_t arrived_ = 0;   // reports ever arrived
+  Fifo<std::uint64_t> rounds_;  // polled_ at the end of each round on its way
 };
 
 }  // namespace pointsman::sim

@@ -285,7 +285,7 @@ Cluster::Cluster(const Scenario& scenario, const PolicySpec& policy, const Regis
   }
   balancers_.reserve(spec.count);
   for (std::uint32_t i = 0; i < spec.count; ++i) {
-    options.seed = mixed(seed ^ mixed(0xba1a'0000ULL + i));
+    options.seed = balancer_seed(seed, i);
     balancers_.emplace_back(i, options, build_pipelines(registry, policy, pools), log);
   }
   needs_ = balancers_.front().needs();
@@ -387,6 +387,9 @@ RunResult Cluster::run() {
     }
   }
   end_window();
+  if (log_ != nullptr) {
+    for (ReplicaIndex i = 0; i < engines_.size(); ++i) log_->replica_ended(i, engines_[i].engine());
+  }
 
   RunResult result;
   const double seconds = meter_.seconds();
@@ -943,6 +946,10 @@ double Cluster::growth() const {
 }
 
 }  // namespace
+
+std::uint64_t balancer_seed(std::uint64_t seed, std::uint32_t balancer) {
+  return mixed(seed ^ mixed(0xba1a'0000ULL + balancer));
+}
 
 RunResult run(const Scenario& scenario, const Arm& arm, const Registry& registry,
               std::uint64_t seed, RunLog* log) {

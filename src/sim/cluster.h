@@ -19,4 +19,7 @@ namespace pointsman::sim {
 [[nodiscard]] RunResult run(const Scenario& scenario, const Arm& arm, const Registry& registry,
                             std::uint64_t seed, RunLog* log = nullptr);
 
+// The seed of a balancer's own chance in a run with `seed`: what repeats its decisions.
+[[nodiscard]] std::uint64_t balancer_seed(std::uint64_t seed, std::uint32_t balancer);
+
 }  // namespace pointsman::sim

@@ -11,15 +11,15 @@ ExactIndex::ExactIndex(std::span<VirtualEngine> engines, Duration delay)
 }
 
 void ExactIndex::note(ReplicaIndex replica, std::span<const ChainRun> changes, TimePoint now) {
-  for (const ChainRun& run : changes) changes_.push_back({now + delay_, replica, run});
+  for (const ChainRun& run : changes) changes_.push({now + delay_, replica, run});
 }
 
 void ExactIndex::set_content(const Content& content, std::uint32_t prompt_tokens, TimePoint now) {
   now_ = now;
   chain_.clear();
   append_chain(content, prompt_tokens, chain_);
-  for (; !changes_.empty() && changes_.front().visible <= now; changes_.pop_front()) {
-    const Change& change = changes_.front();
+  for (; !changes_.empty() && changes_.front().visible <= now; changes_.pop()) {
+    const Change change = changes_.front();
     if (change.run.blocks > 0) {
       held_[change.replica][change.run.id] = change.run.blocks;
     } else {
@@ -43,7 +43,7 @@ std::uint32_t ExactIndex::held_blocks(ReplicaIndex replica) {
 void ExactIndex::forget(ReplicaIndex replica) {
   if (!is_delayed()) return;
   held_[replica].clear();
-  std::erase_if(changes_, [&](const Change& change) { return change.replica == replica; });
+  changes_.remove_if([&](const Change& change) { return change.replica == replica; });
 }
 
 void ExactIndex::match(const Features& features, PrefixMatches& out) {

@@ -1,13 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "core/prefix_source.h"
 #include "sim/content.h"
+#include "sim/fifo.h"
 #include "sim/virtual_engine.h"
 
 namespace pointsman::sim {
@@ -67,7 +67,7 @@ class ExactIndex final : public PrefixSource {
   std::span<VirtualEngine> engines_;
   Duration delay_;
   TimePoint now_{};
-  std::deque<Change> changes_;  // on their way, oldest first
+  Fifo<Change> changes_;  // on their way, oldest first
   // By replica, then by run: blocks held.
   std::vector<std::unordered_map<std::uint64_t, std::uint32_t>> held_;
   std::unordered_map<std::uint64_t, Seen> seen_;  // by run, of those that can be shared

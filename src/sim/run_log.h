@@ -10,6 +10,7 @@
 #include "core/fleet_view.h"
 #include "core/router.h"
 #include "core/signals.h"
+#include "sim/engine_model.h"
 
 namespace pointsman::sim {
 
@@ -52,6 +53,8 @@ class RunLog {
   virtual void forgotten(std::uint32_t, ReplicaIndex) {}
 
   virtual void request_finished(const FinishedRequest&) {}
+  // The replica's engine when all requests have ended.
+  virtual void replica_ended(ReplicaIndex, const EngineModel&) {}
 };
 
 }  // namespace pointsman::sim

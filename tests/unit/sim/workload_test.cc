@@ -1,6 +1,7 @@
 #include "sim/workload.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -65,6 +66,52 @@ TEST(Workload, FollowsItsLaws) {
   std::nth_element(first.begin(), first.begin() + kConversations / 2, first.end());
   // With 5 % documents on top, the median of all is the law's 0.526 quantile: 1,000 · e^0.066.
   EXPECT_NEAR(first[kConversations / 2], 1'068, 40);
+}
+
+TEST(Workload, ExpectedTurnsAreThoseThatComeByEitherLaw) {
+  for (const double mean : {1.0, 1.3, 2.5, 6.0}) {
+    for (const TurnsLaw law : {TurnsLaw::kLognormal, TurnsLaw::kGeometric}) {
+      WorkloadSpec made = spec();
+      made.turns_law = law;
+      made.turns_mean = mean;
+      double turns = 0;
+      constexpr int kConversations = 40'000;
+      for (std::uint64_t i = 0; i < kConversations; ++i) {
+        turns += ConversationScript(made, 3, i).turns_left();
+      }
+      // Five standard errors of a geometric law, the wider of the two.
+      EXPECT_NEAR(turns / kConversations, made.expected_turns(),
+                  5 * mean / std::sqrt(kConversations))
+          << mean;
+      if (law == TurnsLaw::kGeometric) {
+        EXPECT_DOUBLE_EQ(made.expected_turns(), mean);
+      }
+    }
+  }
+}
+
+TEST(Workload, SystemPromptsAreUsedByZipfsLaw) {
+  WorkloadSpec made = spec();
+  made.system_prompts = 3;
+  made.system_zipf = 1;
+  made.system_share = 0.5;
+  made.system_prompt = {.median = 500, .sigma = 0.5};
+  const SystemPrompts prompts(made, 9);
+  ASSERT_EQ(prompts.count(), 3U);
+  std::vector<double> uses(4, 0);
+  constexpr int kConversations = 60'000;
+  for (std::uint64_t i = 0; i < kConversations; ++i) {
+    const std::uint32_t one = prompts.of_conversation(i);
+    uses[one == SystemPrompts::kNone ? 3 : one] += 1.0 / kConversations;
+  }
+  // 1 : 1/2 : 1/3 of a half.
+  EXPECT_NEAR(uses[0], 0.5 * 6 / 11, 0.01);
+  EXPECT_NEAR(uses[1], 0.5 * 3 / 11, 0.01);
+  EXPECT_NEAR(uses[2], 0.5 * 2 / 11, 0.01);
+  EXPECT_NEAR(uses[3], 0.5, 0.01);
+  EXPECT_NE(prompts.tokens(0), prompts.tokens(1));
+  EXPECT_EQ(SystemPrompts(made, 9).tokens(0), prompts.tokens(0));
+  EXPECT_EQ(SystemPrompts(spec(), 9).of_conversation(1), SystemPrompts::kNone);
 }
 
 TEST(Workload, DocumentsLieBetweenTheirBounds) {

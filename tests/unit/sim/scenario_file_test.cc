@@ -1,0 +1,217 @@
+#include "sim/scenario_file.h"
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/yaml_tree.h"
+#include "policies/register.h"
+#include "sim/scenario_keys.h"
+
+namespace pointsman::sim {
+namespace {
+
+using testing::HasSubstr;
+
+const Registry& registry() {
+  static const Registry made = make_registry();
+  return made;
+}
+
+LoadedScenario load(const std::string& text) {
+  Result<LoadedScenario> loaded = load_scenario(text, "runs/s.yaml", registry());
+  EXPECT_TRUE(loaded) << loaded.error().message;
+  return loaded ? *loaded : LoadedScenario{};
+}
+
+std::string error_of(const std::string& text) {
+  const Result<LoadedScenario> loaded = load_scenario(text, "s.yaml", registry());
+  EXPECT_FALSE(loaded);
+  return loaded ? "" : loaded.error().message;
+}
+
+TEST(ScenarioFile, AFileStartsFromItsPresetWhereverThatStands) {
+  const LoadedScenario loaded = load("arrivals: {rate: 9}\npreset: ref70\n");
+  const Scenario preset = *find_scenario_preset("ref70");
+  EXPECT_EQ(loaded.scenario.arrivals.rate, 9);
+  EXPECT_EQ(loaded.scenario.arrivals.cv, preset.arrivals.cv);
+  EXPECT_EQ(loaded.scenario.replicas.size(), 8U);
+  EXPECT_EQ(loaded.scenario.replicas[0].engine.blocks, 40'000U);
+  EXPECT_TRUE(loaded.arms.empty());
+}
+
+TEST(ScenarioFile, WithoutAPresetThereAreEightReplicas) {
+  const LoadedScenario loaded = load("name: x\n");
+  EXPECT_EQ(loaded.scenario.replicas.size(), 8U);
+  EXPECT_EQ(loaded.scenario.replicas[7].engine.blocks,
+            find_engine_preset("8b_a100")->config.blocks);
+}
+
+TEST(ScenarioFile, ReplicasFaultsAndArmsAreRead) {
+  const LoadedScenario loaded = load(R"(
+faults:
+  - {kind: dies, at_s: 12.5, replica: 2}
+  - {kind: slows, at_s: 20, replica: 0, factor: 3}
+replicas:
+  - {count: 2, engine: 8b_h100}
+  - {pool: long_context, weight: 2, engine: {preset: 8b_h100, blocks: 50000}}
+arrivals: {kind: trace, trace: data/a.jsonl}
+arms:
+  - policy: least_work
+  - policy: {preset: least_kv, choices: 3}
+    label: live
+    poll_s: 0
+    balancers: 4
+    phase: synchronised
+    exchange_s: 0.05
+    index: exact
+    event_delay_s: 0.2
+    segregated: true
+    saturation_kv: 0.8
+)");
+  const Scenario& scenario = loaded.scenario;
+  ASSERT_EQ(scenario.replicas.size(), 3U);
+  EXPECT_EQ(scenario.replicas[1].engine.blocks, 26'000U);
+  EXPECT_EQ(scenario.replicas[2].engine.blocks, 50'000U);
+  EXPECT_EQ(scenario.replicas[2].engine.token_s, 32e-6);
+  EXPECT_EQ(scenario.replicas[2].pool, PoolPurpose::kLongContext);
+  EXPECT_EQ(scenario.replicas[2].weight, 2);
+  ASSERT_EQ(scenario.faults.size(), 2U);
+  EXPECT_EQ(scenario.faults[0].kind, FaultKind::kDies);
+  EXPECT_EQ(scenario.faults[0].at, std::chrono::milliseconds(12'500));
+  EXPECT_EQ(scenario.faults[0].replica, 2U);
+  EXPECT_EQ(scenario.faults[1].factor, 3);
+  EXPECT_EQ(scenario.arrivals.trace, "runs/data/a.jsonl");
+  ASSERT_EQ(loaded.arms.size(), 2U);
+  EXPECT_EQ(loaded.arms[0].policy.preset, "least_work");
+  EXPECT_FALSE(loaded.arms[0].poll.has_value());
+  const Scenario changed = with_arm(scenario, loaded.arms[1]);
+  EXPECT_EQ(loaded.arms[1].label, "live");
+  EXPECT_EQ(changed.balancers.poll, Duration{});
+  EXPECT_EQ(changed.balancers.count, 4U);
+  EXPECT_EQ(changed.balancers.phase, PollPhase::kSynchronised);
+  EXPECT_EQ(changed.balancers.exchange, std::chrono::milliseconds(50));
+  EXPECT_EQ(changed.balancers.index, IndexKind::kExact);
+  EXPECT_EQ(changed.balancers.event_delay, std::chrono::milliseconds(200));
+  EXPECT_TRUE(changed.segregated);
+  EXPECT_EQ(changed.balancers.saturation.kv, 0.8);
+  EXPECT_EQ(changed.balancers.saturation.queue, 16) << "the shipped one";
+}
+
+// Writing out what a scenario says and reading it again changes nothing: so every key is read into
+// the place that it is shown from.
+TEST(ScenarioFile, EveryKeyIsReadAsItIsWritten) {
+  Scenario scenario = *find_scenario_preset("ref70");
+  scenario.name = "other";
+  scenario.segregated = true;
+  scenario.balancers.signal_delay = std::chrono::milliseconds(20);
+  scenario.balancers.index = IndexKind::kShared;
+  scenario.workload.turns_law = TurnsLaw::kGeometric;
+  scenario.workload.system_prompts = 7;
+  scenario.arrivals.users = 3;
+  Scenario read;
+  for (const Key<Scenario>& key : scenario_keys()) {
+    const std::string text = key.text(scenario);
+    YamlNode node;
+    node.kind = YamlNode::Kind::kScalar;
+    node.text = text == "\"\"" ? "" : text;
+    const Result<void> outcome = key.read(read, node);
+    EXPECT_TRUE(outcome) << key.path << ": " << outcome.error().message;
+    EXPECT_EQ(key.text(read), text) << key.path;
+    EXPECT_FALSE(key.help.empty()) << key.path;
+  }
+  for (const Key<Scenario>& key : scenario_keys()) {
+    EXPECT_EQ(key.text(read), key.text(scenario)) << key.path << " was changed by another key";
+  }
+}
+
+TEST(ScenarioFile, AllFaultsAreToldAtOnceWithLineKeyAndWhatIsAllowed) {
+  const std::string error = error_of(R"(preset: ref7
+balancers: {cuont: 2, poll_s: -1, index: nope}
+workload:
+  first_prompt: {median: 0}
+  thnik_s: 5
+faults:
+  - {kind: dies, at_s: 500, replica: 99}
+replicas:
+  - {count: 2, engine: 8b_h10}
+  - {engine: {preset: 8b_h100, blokcs: 3}}
+arms:
+  - {policy: least_wrok}
+  - {policy: least_kv, poll_s: x, pol: 1}
+  - label: nothing
+measure: 5
+)");
+  EXPECT_THAT(error, HasSubstr("s.yaml:1: preset: unknown scenario 'ref7' (known: ref70, set_a; "
+                               "nearest: ref70)"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:2: balancers.cuont: unknown key (known: count, poll_s"));
+  EXPECT_THAT(error, HasSubstr("nearest: count)"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:2: balancers.poll_s: '-1' is not allowed (allowed: seconds, "
+                               "0.001 to 86400, or 0: live"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:2: balancers.index: 'nope' is not allowed (allowed: own | "
+                               "shared | exact)"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:4: workload.first_prompt.median: '0' is not allowed"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:5: workload.thnik_s: unknown key"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:7: faults[0].replica: there are 3 replicas"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:9: replicas[0].engine: unknown engine '8b_h10'"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:10: replicas[1].engine.blokcs: unknown key"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:12: arms[0].policy: unknown policy 'least_wrok'"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:13: arms[1].poll_s: 'x' is not allowed"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:13: arms[1].pol: unknown key"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:14: arms[2].policy: is missing"));
+  EXPECT_THAT(error, HasSubstr("s.yaml:15: measure: is not a map of keys to values"));
+}
+
+TEST(ScenarioFile, WhatCannotHoldTogetherIsRefused) {
+  EXPECT_THAT(error_of("arrivals: {kind: closed}\n"), HasSubstr("arrivals.users"));
+  EXPECT_THAT(error_of("arrivals: {kind: trace}\n"), HasSubstr("arrivals.trace"));
+  EXPECT_THAT(error_of("segregated: true\nreplicas: [{pool: long_context}]\n"),
+              HasSubstr("no replica is in the general pool"));
+  EXPECT_THAT(error_of("replicas: []\n"), HasSubstr("lists none"));
+  EXPECT_THAT(error_of("workload: {document_low: 9000, document_high: 10}\n"),
+              HasSubstr("is above document_high"));
+  EXPECT_THAT(error_of("- a\n"), HasSubstr("s.yaml:1: is not a map"));
+  EXPECT_THAT(error_of("name: [1\n"), HasSubstr("not valid YAML"));
+  EXPECT_THAT(load_scenario_file("/nowhere/at/all.yaml", registry()).error().message,
+              HasSubstr("/nowhere/at/all.yaml: cannot be read"));
+}
+
+TEST(ScenarioFile, TheDocumentListsTheKeysAsTheyAre) {
+  std::ifstream in(POINTSMAN_SOURCE_DIR "/docs/scenario.md");
+  std::stringstream text;
+  text << in.rdbuf();
+  EXPECT_EQ(text.str(), scenario_markdown())
+      << "docs/scenario.md is out of date: pointsman simulate run --keys > docs/scenario.md";
+}
+
+TEST(Scenario, MoreReplicasHaveTheSameLoadEach) {
+  Scenario scenario = *find_scenario_preset("set_a");
+  set_replicas(scenario, 16);
+  EXPECT_EQ(scenario.replicas.size(), 16U);
+  EXPECT_DOUBLE_EQ(scenario.arrivals.rate, 36);
+  int general = 0;
+  for (const ReplicaSpec& replica : scenario.replicas) {
+    if (replica.pool == PoolPurpose::kGeneral) ++general;
+  }
+  EXPECT_EQ(general, 14) << "the special pools keep their sizes";
+  set_replicas(scenario, 1);
+  ASSERT_EQ(scenario.replicas.size(), 1U);
+  EXPECT_EQ(scenario.replicas[0].pool, PoolPurpose::kGeneral);
+  EXPECT_DOUBLE_EQ(scenario.arrivals.rate, 2.25);
+}
+
+TEST(Scenario, SharingSetsTheShareOfFollowUps) {
+  for (const char* const name : {"set_a", "ref70"}) {
+    for (const double share : {0.0, 0.3, 0.6, 0.9}) {
+      Scenario scenario = *find_scenario_preset(name);
+      set_sharing(scenario, share);
+      EXPECT_NEAR(1 - 1 / scenario.workload.expected_turns(), share, 1e-6) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pointsman::sim
