@@ -138,6 +138,9 @@ Optimum hit_optimum(std::span<const ValveArm> arms, Runs runs) {
 }
 
 std::string optimum_text(const Optimum& optimum, std::span<const ValveArm> arms) {
+  std::size_t all = 0;
+  for (std::size_t i = 0; i < arms.size(); ++i) all += compared(arms, i) ? 1 : 0;
+  if (optimum.level.size() + 1 == all) return "any (none can be told from another)";
   std::string text = arms[optimum.best].arm.label;
   if (optimum.level.empty()) return text;
   text += " (not to be told from it: ";
@@ -162,10 +165,18 @@ void add_rows(const Setting& setting, std::span<const ValveArm> arms, Runs runs,
     row.set("valve_kv", arms[i].limit ? Value(*arms[i].limit) : Value());
     row.set("p99_over_off", p99_ratio(runs[i], runs[0]));
     row.set("p99_over_best", p99_ratio(runs[i], runs[best]));
-    // Share of the measured requests that went elsewhere because their home was full.
+    // Share of the measured requests that went by KV use because their home was full, whether
+    // others had room or all were full.
     std::vector<double> opened;
-    for (const RunResult& run : runs[i]) opened.push_back(run.valve_openings / run.requests);
-    row.set("valve_share", arithmetic_mean(opened));
+    for (const RunResult& run : runs[i]) {
+      opened.push_back((run.valve_openings + run.all_saturated) / run.requests);
+    }
+    const bool has_valve = arms[i].arm.policy.preset == "session_affinity";
+    if (has_valve) {
+      row.set("valve_share", arithmetic_mean(opened));
+    } else {
+      row.set("valve_share", Value());
+    }
     report.rows.push_back(std::move(row));
   }
 }

@@ -2,6 +2,7 @@
 
 import drawing
 from drawing import Drawn
+from matplotlib.ticker import NullFormatter
 
 SETTINGS = {"slack": "slack", "middle": "middle", "kv_bound": "KV-bound"}
 OFF = 1.1  # place of the valve that never opens
@@ -42,6 +43,9 @@ def draw(report):
     axes[0][0].set_ylim(bottom=0)
     axes[0][0].set_ylabel("prefix hit rate, %")
     axes[1][0].set_yscale("log")
+    ticks = [0.5, 1, 2, 5, 10, 20, 50]
+    axes[1][0].set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes[1][0].yaxis.set_minor_formatter(NullFormatter())
     axes[1][0].set_ylabel("p99 TTFT, s")
     axes[0][0].legend(loc="lower left", fontsize=7)
     caption = "Means over the seeds with 95 % intervals. Off: the valve never opens."
