@@ -1,8 +1,10 @@
 #include "experiments/compare.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 #include "config/units.h"
 #include "experiments/run_parallel.h"
@@ -53,12 +55,35 @@ bool same(const ReplicaSpec& a, const ReplicaSpec& b) {
   return true;
 }
 
+Estimate mean_of(MeasureMean kind, std::span<const double> values) {
+  switch (kind) {
+    case MeasureMean::kGeometric:
+      return geometric_mean(values);
+    case MeasureMean::kArithmetic:
+      return arithmetic_mean(values);
+    case MeasureMean::kShare: {
+      const auto hits =
+          std::count_if(values.begin(), values.end(), [](double value) { return value > 0; });
+      return share_estimate(static_cast<std::size_t>(hits), values.size());
+    }
+  }
+  return {};
+}
+
 std::string arm_name(const Arm& arm) {
   const std::string policy = arm.policy.preset.empty() ? "stages" : arm.policy.preset;
   return arm.label.empty() ? policy : policy + " " + arm.label;
 }
 
 }  // namespace
+
+Arm preset_arm(std::string_view preset, std::string_view label, OptionMap options) {
+  Arm arm;
+  arm.policy.preset = preset;
+  arm.policy.options = std::move(options);
+  arm.label = label;
+  return arm;
+}
 
 std::vector<std::vector<RunResult>> run_arms(const Scenario& scenario, std::span<const Arm> arms,
                                              const Registry& registry,
@@ -92,10 +117,18 @@ Record arm_row(const Arm& arm, std::span<const RunResult> results) {
       row.set(measure.key, Value());
       continue;
     }
-    row.set(measure.key, measure.mean == MeasureMean::kGeometric ? geometric_mean(values)
-                                                                 : arithmetic_mean(values));
+    row.set(measure.key, mean_of(measure.mean, values));
   }
   return row;
+}
+
+Estimate measure_ratio(std::span<const RunResult> above, std::span<const RunResult> below,
+                       double RunResult::* value) {
+  std::vector<double> ours;
+  std::vector<double> theirs;
+  for (const RunResult& result : above) ours.push_back(result.*value);
+  for (const RunResult& result : below) theirs.push_back(result.*value);
+  return paired_ratio(ours, theirs);
 }
 
 Record scenario_record(const Scenario& scenario) {

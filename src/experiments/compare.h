@@ -3,15 +3,21 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "core/registry.h"
 #include "experiments/record.h"
 #include "experiments/report.h"
+#include "experiments/statistics.h"
 #include "sim/run_result.h"
 #include "sim/scenario.h"
 
 namespace pointsman::sim {
+
+// An arm of a preset, with options of its stages.
+[[nodiscard]] Arm preset_arm(std::string_view preset, std::string_view label,
+                             OptionMap options = {});
 
 // How often and with how many threads arms are run.
 struct CompareOptions {
@@ -31,6 +37,11 @@ struct CompareOptions {
 // The row of an arm: "policy", "arm", and each measure's mean over the seeds by its key with the
 // interval as "<key>_ci95". Seeds in which a quantity was not measured are left out of its mean.
 [[nodiscard]] Record arm_row(const Arm& arm, std::span<const RunResult> results);
+
+// The mean ratio of a measure between two arms, above over below, paired by seed. Seeds in which
+// one of them did not measure it are left out.
+[[nodiscard]] Estimate measure_ratio(std::span<const RunResult> above,
+                                     std::span<const RunResult> below, double RunResult::* value);
 
 // All that a scenario says, for the files: with it and a seed the run can be repeated.
 [[nodiscard]] Record scenario_record(const Scenario& scenario);

@@ -4,6 +4,8 @@
 
 #include "experiments/herding.h"
 #include "experiments/policies.h"
+#include "experiments/segregation.h"
+#include "experiments/table.h"
 #include "experiments/theory.h"
 #include "experiments/valve.h"
 
@@ -11,12 +13,15 @@ namespace pointsman::sim {
 
 std::span<const Experiment> experiments() {
   static constexpr std::array kAll{
+      Experiment{"table", "The published table of five policies, and others beside it", run_table},
       Experiment{"herding", "Many balancers, reports seconds apart: who herds, and what cures it",
                  run_herding},
+      Experiment{"valve", "Where to open the release valve of session affinity", run_valve},
+      Experiment{"segregation", "Pools for long requests: what is gained and what is paid",
+                 run_segregation},
       Experiment{"policies", "All policies over random plausible settings", run_policies},
       Experiment{"theory", "The simulator and the two-choice sampler against closed forms",
                  run_theory},
-      Experiment{"valve", "Where to open the release valve of session affinity", run_valve},
   };
   return kAll;
 }

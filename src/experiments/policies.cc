@@ -27,14 +27,6 @@ constexpr std::uint64_t kQuickRequests = 2'000;
 // p50 within this of the reference counts as no loss.
 constexpr double kSameP50 = 1.05;
 
-Arm arm(std::string_view preset, std::string_view label, OptionMap options = {}) {
-  Arm made;
-  made.policy.preset = preset;
-  made.policy.options = std::move(options);
-  made.label = label;
-  return made;
-}
-
 std::string full_name(const Arm& arm) {
   return arm.label.empty() ? arm.policy.preset : arm.policy.preset + " " + arm.label;
 }
@@ -241,22 +233,22 @@ std::vector<Table> tables(std::size_t arms, const std::string& reference) {
 std::vector<Arm> policy_arms(const Registry& registry) {
   std::vector<Arm> arms;
   for (const PresetInfo& preset : registry.presets()) {
-    arms.push_back(arm(preset.name, ""));
+    arms.push_back(preset_arm(preset.name, ""));
     if (preset.name == "least_work") {
-      Arm exchange = arm("least_work", "exchange 50 ms");
+      Arm exchange = preset_arm("least_work", "exchange 50 ms");
       exchange.exchange = std::chrono::milliseconds(50);
       arms.push_back(exchange);
       exchange.label = "exchange 50 ms, exact index";
       exchange.index = IndexKind::kExact;
       arms.push_back(std::move(exchange));
     } else if (preset.name == "least_connections") {
-      arms.push_back(arm("least_connections", "two choices", {{"choices", 2.0}}));
+      arms.push_back(preset_arm("least_connections", "two choices", {{"choices", 2.0}}));
     } else if (preset.name == "least_kv") {
-      Arm live = arm("least_kv", "live");
+      Arm live = preset_arm("least_kv", "live");
       live.poll = Duration::zero();
       arms.push_back(std::move(live));
     } else if (preset.name == "session_affinity") {
-      Arm pools = arm("session_affinity", "segregation");
+      Arm pools = preset_arm("session_affinity", "segregation");
       pools.segregated = true;
       arms.push_back(std::move(pools));
     }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -124,7 +125,9 @@ class Cluster {
   void strike(const FaultSpec& fault);
   void rebuild_view();
   void close(std::uint32_t place, TimePoint at, bool failed);
-  [[nodiscard]] double growth() const;
+  // Requests in flight per second, over one pool or all of them.
+  [[nodiscard]] double growth(std::size_t pool) const;
+  [[nodiscard]] bool outgrew(std::size_t pool, double seconds) const;
 
   [[nodiscard]] bool is_closed() const {
     return scenario_.arrivals.kind == ArrivalKind::kClosed &&
@@ -177,14 +180,15 @@ class Cluster {
   std::vector<ChainRun> chain_;
 
   bool measuring_ = false;
-  TimePoint window_begin_{};
-  TimePoint window_end_{};
   RequestLog requests_;
   LoadMeter meter_;
   Duration sample_interval_{};
   std::uint64_t samples_ = 0;
   double kv_sum_ = 0;
-  std::vector<std::pair<double, double>> backlog_;  // seconds of the window, requests in flight
+  // Of each pool by its place in the view: requests in flight at each sample, and requests sent
+  // there within the window.
+  std::vector<std::vector<double>> backlogs_;
+  std::vector<std::uint64_t> sent_to_pool_;
   EngineTime busy_{};
   std::uint64_t completions_ = 0;  // within the window
   std::uint64_t arrivals_measured_ = 0;
@@ -268,6 +272,8 @@ Cluster::Cluster(const Scenario& scenario, const PolicySpec& policy, const Regis
     pool.name = pool_name(kPurposes[i]);
     pool.purpose = kPurposes[i];
   }
+  backlogs_.resize(pools);
+  sent_to_pool_.resize(pools, 0);
   rebuild_view();
 
   const BalancersSpec& spec = scenario.balancers;
@@ -413,10 +419,10 @@ RunResult Cluster::run() {
   }
   if (samples_ > 0) {
     result.mean_kv = kv_sum_ / static_cast<double>(samples_ * engines_.size());
-    result.queue_growth_rps = growth();
-    // A queue that grows all the time grows by twice its mean.
-    const bool grew = result.queue_growth_rps * seconds > 1.2 * result.mean_in_flight;
-    result.over_capacity = grew && result.queue_growth_rps > 0.02 * result.offered_rps ? 1 : 0;
+    for (std::size_t pool = 0; pool < backlogs_.size(); ++pool) {
+      result.queue_growth_rps = (pool == 0 ? 0 : result.queue_growth_rps) + growth(pool);
+      if (outgrew(pool, seconds)) result.over_capacity = 1;
+    }
   }
   result.valve_openings = static_cast<double>(valve_openings_);
   result.all_saturated = static_cast<double>(all_saturated_);
@@ -672,6 +678,7 @@ void Cluster::send(std::uint32_t place, std::span<const ReplicaIndex> excluded) 
   flight.replica = decision.order[0];
   flight.predicted_tokens = decision.predicted_cached_tokens;
   if (flight.measured) {
+    ++sent_to_pool_[view_.replicas[flight.replica].pool];
     if (decision.reason == Reason::kValve) ++valve_openings_;
     if (decision.reason == Reason::kAllSaturated) ++all_saturated_;
     if (decision.pool_fallback) ++fallbacks_;
@@ -895,7 +902,6 @@ void Cluster::strike(const FaultSpec& fault) {
 
 void Cluster::begin_window() {
   measuring_ = true;
-  window_begin_ = now_;
   meter_.begin(now_);
   for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
     advance(i);
@@ -907,7 +913,6 @@ void Cluster::begin_window() {
 void Cluster::end_window() {
   if (!measuring_) return;
   measuring_ = false;
-  window_end_ = now_;
   meter_.end(now_);
   for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
     advance(i);
@@ -922,27 +927,36 @@ void Cluster::sample() {
     advance(i);
     kv_sum_ += engines_[i].state(now_).kv_usage;
   }
-  backlog_.emplace_back(to_seconds(now_ - window_begin_), static_cast<double>(meter_.total()));
+  for (std::vector<double>& backlog : backlogs_) backlog.push_back(0);
+  for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
+    backlogs_[view_.replicas[i].pool].back() += static_cast<double>(meter_.load(i));
+  }
   queue_.put(now_ + sample_interval_, EventKind::kSample, 0);
 }
 
-// Slope of the requests in flight over time, by least squares.
-double Cluster::growth() const {
-  double mean_t = 0;
-  double mean_n = 0;
-  for (const auto& [t, n] : backlog_) {
-    mean_t += t;
-    mean_n += n;
-  }
-  mean_t /= static_cast<double>(backlog_.size());
-  mean_n /= static_cast<double>(backlog_.size());
+// The slope over time by least squares; samples are equally far apart.
+double Cluster::growth(std::size_t pool) const {
+  const std::vector<double>& backlog = backlogs_[pool];
+  const double middle = (static_cast<double>(backlog.size()) - 1) / 2;
   double covariance = 0;
   double variance = 0;
-  for (const auto& [t, n] : backlog_) {
-    covariance += (t - mean_t) * (n - mean_n);
-    variance += (t - mean_t) * (t - mean_t);
+  for (std::size_t i = 0; i < backlog.size(); ++i) {
+    const double t = static_cast<double>(i) - middle;
+    covariance += t * backlog[i];
+    variance += t * t;
   }
-  return variance > 0 ? covariance / variance : 0;
+  return variance > 0 ? covariance / variance / to_seconds(sample_interval_) : 0;
+}
+
+// Whether more was sent to the pool than it could do. A queue that grows all the time grows by
+// twice its mean; and chance alone makes a few more at the end than at the beginning.
+bool Cluster::outgrew(std::size_t pool, double seconds) const {
+  constexpr double kFew = 8;
+  const std::vector<double>& backlog = backlogs_[pool];
+  const double mean = std::accumulate(backlog.begin(), backlog.end(), 0.0) /
+                      static_cast<double>(std::max<std::size_t>(1, backlog.size()));
+  const double grew = growth(pool) * seconds;
+  return grew > kFew && grew > 1.2 * mean && grew > 0.02 * static_cast<double>(sent_to_pool_[pool]);
 }
 
 }  // namespace

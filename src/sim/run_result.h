@@ -60,8 +60,8 @@ struct RunResult {
   double replicas_long_generation = 0;
 };
 
-// How values of several seeds are brought together.
-enum class MeasureMean : std::uint8_t { kGeometric, kArithmetic };
+// How values of several seeds are brought together. A share is of runs: each says 0 or 1.
+enum class MeasureMean : std::uint8_t { kGeometric, kArithmetic, kShare };
 
 // One measure of a run by its full name. Keys are stable: files and other programs rely on them.
 struct Measure {

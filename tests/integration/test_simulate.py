@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -57,6 +58,103 @@ def test_theory_agrees_with_the_closed_forms(tmp_path):
     for line, row in zip(read, report["rows"], strict=True):
         for key in ("time_in_system_s", "fullest"):
             assert float(line[key] or "nan") == pytest.approx(row.get(key, float("nan")), nan_ok=True)
+
+
+def rows_of(path, *words):
+    done = simulate(*words, "--json", path)
+    assert done.returncode == 0, done.stderr
+    return json.loads(path.read_text())["rows"]
+
+
+def find(rows, **wanted):
+    (row,) = [row for row in rows if all(row.get(k) == v for k, v in wanted.items())]
+    return row
+
+
+def test_the_published_table_comes_out(tmp_path):
+    rows = rows_of(tmp_path / "table.json", "table", "--quick")
+
+    def row(policy, arm=""):
+        return find(rows, model="policy", policy=policy, arm=arm)
+
+    # Sixteen short runs: p99 has a standard error of 5 to 15 %.
+    published = [one for one in rows if one.get("published_throughput") and one["model"] == "policy"]
+    assert len(published) == 5
+    errors = []
+    for one in published:
+        for key, most in (("ttft_p50_s", 0.4), ("ttft_p99_s", 0.5), ("prefix_hit_rate", 0.2)):
+            assert abs(one[f"{key}_deviation"]) < most, (one["policy"], one["arm"], key)
+            errors.append(math.log(1 + one[f"{key}_deviation"]))
+    assert math.sqrt(sum(error**2 for error in errors) / len(errors)) < 0.28
+
+    round_robin = row("round_robin")
+    counts, live = row("least_connections"), row("least_kv", "live")
+    home, pools = row("session_affinity", "kv-valve"), row("session_affinity", "segregation")
+    assert round_robin["ttft_p99_s"] > 1.3 * counts["ttft_p99_s"]
+    assert counts["ttft_p99_s"] > 0.85 * live["ttft_p99_s"]
+    assert row("least_kv", "bare-1.5s")["ttft_p99_s"] > 1.2 * live["ttft_p99_s"]
+    assert home["ttft_p99_s"] > 1.1 * pools["ttft_p99_s"]
+    for one in (round_robin, counts, live):
+        assert 0.10 < one["prefix_hit_rate"] < 0.13
+    assert 0.98 * home["prefix_hit_bound"] < home["prefix_hit_rate"] <= home["prefix_hit_bound"]
+    best = row("least_work", "exchange-50ms exact-index")
+    assert best["ttft_p99_s"] < 0.75 * pools["ttft_p99_s"]
+    assert best["ttft_p50_s"] < 1.05 * home["ttft_p50_s"]
+    assert best["closed_loop_ratio"] > 1.15
+
+    sweep = {(one["sharing"], one["policy"], one["arm"]): one for one in rows if "sharing" in one}
+    for (sharing, policy, arm), one in sweep.items():
+        if sharing == 0:
+            assert one["prefix_hit_rate"] == 0
+        elif (policy, arm) == ("session_affinity", "kv-valve"):
+            assert one["prefix_hit_rate"] > 0.97 * one["prefix_hit_bound"]
+    # Nothing to come home to: sessions are spread by chance alone.
+    lost = sweep[0, "session_affinity", "kv-valve"]["ttft_p99_s"]
+    assert lost > 1.5 * sweep[0, "least_kv", "live"]["ttft_p99_s"]
+    rich = sweep[0.9, "session_affinity", "kv-valve"]["ttft_p50_s"]
+    assert rich < 0.4 * sweep[0.9, "round_robin", ""]["ttft_p50_s"]
+
+
+def test_pools_help_few_long_requests_and_harm_when_sized_wrongly(tmp_path):
+    rows = rows_of(tmp_path / "segregation.json", "segregation", "--quick")
+
+    def row(model, policy, arm, **wanted):
+        return find(rows, model=model, policy=policy, arm=arm, **wanted)
+
+    def share(documents, policy, arm):
+        return row("share", policy, arm, document_share=documents)
+
+    none, pools, valve = "no pools", "pools 6/1/1", "no pools, valve on KV alone"
+    work = "no pools, exchange, exact index"
+    # No documents: two replicas fewer for everybody.
+    assert share(0, "session_affinity", pools)["short_p99_gain"] < 0.95
+    # A few: the published valve does not see a replica stuck behind one.
+    few = share(0.0075, "session_affinity", pools)
+    stuck = share(0.0075, "session_affinity", valve)
+    assert few["ttft_p99_short_s"] < 0.6 * stuck["ttft_p99_short_s"]
+    # Many: the short ones are as fast as ever, and the long ones wait in line for their one replica.
+    many = share(0.03, "session_affinity", pools)
+    assert many["short_p99_gain"] > 4
+    assert many["ttft_p99_short_s"] < 1.2 * few["ttft_p99_short_s"]
+    assert many["over_capacity"] > 0 == share(0.03, "session_affinity", none)["over_capacity"]
+    assert many["ttft_p50_long_s"] > 20 * share(0.03, "session_affinity", none)["ttft_p50_long_s"]
+    for documents in (0, 0.0075, 0.03):
+        ours = share(documents, "least_work", work)
+        theirs = share(documents, "session_affinity", pools)
+        assert ours["ttft_p99_short_s"] < theirs["ttft_p99_short_s"]
+        assert ours["ttft_p50_long_s"] < theirs["ttft_p50_long_s"]
+
+    small = row("pools", "session_affinity", "pools 6/1/1", document_share=0.0038)
+    large = row("pools", "session_affinity", "pools 4/3/1", document_share=0.0038)
+    assert large["ttft_p99_short_s"] > 1.15 * small["ttft_p99_short_s"]
+    # Near the capacity of eight replicas, six are too few.
+    full = row("rate", "session_affinity", pools, rate_rps=13)
+    assert full["ttft_p50_s"] > 1.12 * row("rate", "session_affinity", none, rate_rps=13)["ttft_p50_s"]
+    # Clients that always allow much all meet in the pool for long generations.
+    flood = row("limits", "session_affinity", pools, stated_limit_tokens=16384)
+    assert flood["ttft_p99_short_s"] is None
+    assert flood["ttft_p50_s"] > 100
+    assert row("limits", "least_work", work, stated_limit_tokens=16384)["ttft_p50_s"] < 0.5
 
 
 def test_the_same_command_writes_the_same_bytes(tmp_path):

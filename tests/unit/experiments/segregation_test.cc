@@ -1,0 +1,82 @@
+#include "experiments/segregation.h"
+
+#include <map>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "policies/register.h"
+
+namespace pointsman::sim {
+namespace {
+
+ExperimentOptions small_options() {
+  ExperimentOptions options;
+  options.quick = true;
+  options.seeds = 1;
+  options.jobs = 2;
+  return options;
+}
+
+TEST(Segregation, ComparesEachRowWithNoPools) {
+  const Registry registry = make_registry();
+  const Result<Report> report = run_segregation(small_options(), registry);
+  ASSERT_TRUE(report.ok());
+  std::map<std::string, std::size_t> rows;
+  std::size_t shown = 0;
+  for (const Table& table : report->tables) shown += table.rows;
+  EXPECT_EQ(shown, report->rows.size());
+  for (const Record& row : report->rows) {
+    const std::string model = row.text("model");
+    ++rows[model];
+    const bool is_reference = row.text("arm") == "no pools" &&
+                              (model == "pools" || row.text("policy") == "session_affinity");
+    // Where every client allows much, no request is short.
+    const bool has_short = row.number("stated_limit_tokens") <= 4'000;
+    if (is_reference && has_short) {
+      EXPECT_NEAR(row.number("short_p99_gain"), 1, 1e-12);
+      EXPECT_NEAR(row.number("long_p99_price"), 1, 1e-12);
+    }
+    EXPECT_EQ(row.find("short_p99_gain")->is_number(), has_short);
+  }
+  EXPECT_EQ(rows, (std::map<std::string, std::size_t>{
+                      {"share", 15}, {"pools", 6}, {"rate", 8}, {"limits", 8}}));
+}
+
+TEST(Segregation, PoolsHaveTheSizesTheirRowsName) {
+  const Registry registry = make_registry();
+  ExperimentOptions options = small_options();
+  options.replicas = 5;
+  const Result<Report> report = run_segregation(options, registry);
+  ASSERT_TRUE(report.ok());
+  for (const Record& row : report->rows) {
+    const auto size = [&](std::string_view pool) {
+      return std::to_string(static_cast<int>(row.number("replicas_" + std::string(pool))));
+    };
+    const std::string sizes =
+        size("general") + "/" + size("long_context") + "/" + size("long_generation");
+    const std::string arm = row.text("arm");
+    EXPECT_EQ(sizes, arm.starts_with("pools ") ? arm.substr(6) : "5/0/0") << arm;
+  }
+}
+
+TEST(Segregation, NeedsAReplicaForEveryPool) {
+  const Registry registry = make_registry();
+  ExperimentOptions options = small_options();
+  options.replicas = 2;
+  EXPECT_FALSE(run_segregation(options, registry).ok());
+}
+
+TEST(Segregation, SameBytesForAnyNumberOfJobs) {
+  const Registry registry = make_registry();
+  ExperimentOptions options = small_options();
+  options.jobs = 1;
+  const Result<Report> one = run_segregation(options, registry);
+  options.jobs = 4;
+  const Result<Report> four = run_segregation(options, registry);
+  ASSERT_TRUE(one.ok() && four.ok());
+  EXPECT_EQ(report_json(*one), report_json(*four));
+}
+
+}  // namespace
+}  // namespace pointsman::sim
