@@ -353,6 +353,13 @@ Result<Report> run_herding(const ExperimentOptions& options, const Registry& reg
       "favourite: share of an interval's requests that went to one replica.",
       "The JSON file has every number of balancers at every poll interval and phase, and the "
       "requests at each replica over half a minute (rows of model \"series\")."};
+  for (std::size_t i = 0; i < plan.herds.size(); ++i) {
+    std::vector<RunResult> results;
+    for (const Run& one : std::span(runs).subspan(i * seeds, seeds)) results.push_back(one.result);
+    for (std::string& note : arm_notes(std::span(&plan.herds[i].arm, 1), std::span(&results, 1))) {
+      report.notes.push_back(std::move(note));
+    }
+  }
   return report;
 }
 
