@@ -36,6 +36,7 @@ class LoadMeter {
     load += by;
   }
 
+  [[nodiscard]] std::size_t replicas() const { return loads_.size(); }
   [[nodiscard]] std::int64_t total() const { return total_; }
   [[nodiscard]] std::int64_t load(std::size_t replica) const { return loads_[replica]; }
   [[nodiscard]] double seconds() const { return seconds_; }

@@ -1,0 +1,139 @@
+#include "sim/run_meter.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+namespace pointsman::sim {
+namespace {
+
+EngineTime busy_time(std::span<const VirtualEngine> engines, TimePoint now) {
+  EngineTime busy{};
+  for (const VirtualEngine& engine : engines) busy += engine.state(now).busy;
+  return busy;
+}
+
+}  // namespace
+
+RunMeter::RunMeter(const MeasureSpec& spec, std::vector<PoolIndex> pools)
+    : spec_(spec), load_(pools.size()), pools_(std::move(pools)) {
+  for (const PoolIndex pool : pools_) {
+    if (pool >= backlogs_.size()) backlogs_.resize(std::size_t{pool} + 1);
+  }
+}
+
+void RunMeter::begin(TimePoint now, std::span<const VirtualEngine> engines) {
+  measuring_ = true;
+  begun_ = now;
+  load_.begin(now);
+  busy_ = -busy_time(engines, now);
+}
+
+void RunMeter::end(TimePoint now, std::span<const VirtualEngine> engines) {
+  if (!measuring_) return;
+  measuring_ = false;
+  load_.end(now);
+  busy_ += busy_time(engines, now);
+}
+
+void RunMeter::sample(TimePoint now, std::span<const VirtualEngine> engines) {
+  if (!measuring_) return;
+  ++samples_;
+  double kv = 0;
+  for (const VirtualEngine& engine : engines) kv += engine.state(now).kv_usage;
+  kv_ += kv / static_cast<double>(engines.size());
+  for (Backlog& backlog : backlogs_) backlog.in_flight.push_back(0);
+  for (std::size_t i = 0; i < pools_.size(); ++i) {
+    backlogs_[pools_[i]].in_flight.back() += static_cast<double>(load_.load(i));
+  }
+  sampled_ = now;
+}
+
+void RunMeter::arrived(bool follow_up) {
+  ++arrivals_;
+  if (follow_up) ++follow_ups_;
+}
+
+void RunMeter::sent(const Decision& decision) {
+  ++backlogs_[decision.pool].sent;
+  if (decision.reason == Reason::kValve) ++valve_openings_;
+  if (decision.reason == Reason::kAllSaturated) ++all_saturated_;
+  if (decision.pool_fallback) ++fallbacks_;
+}
+
+void RunMeter::finished(const RequestLog::Entry& entry, const Tokens& tokens) {
+  requests_.add(entry);
+  prompt_tokens_ += tokens.prompt;
+  cached_tokens_ += tokens.cached;
+  known_tokens_ += tokens.known;
+  predicted_tokens_ += tokens.predicted;
+}
+
+double RunMeter::completion_rate() const {
+  if (load_.seconds() <= 0) return RunResult::kNone;
+  return static_cast<double>(completions_) / load_.seconds();
+}
+
+// The slope over time by least squares; samples are equally far apart.
+double RunMeter::growth(const Backlog& backlog) const {
+  const std::vector<double>& values = backlog.in_flight;
+  const double middle = (static_cast<double>(values.size()) - 1) / 2;
+  double covariance = 0;
+  double variance = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double t = static_cast<double>(i) - middle;
+    covariance += t * values[i];
+    variance += t * t;
+  }
+  if (variance <= 0) return 0;
+  const double interval = to_seconds(sampled_ - begun_) / static_cast<double>(values.size());
+  return covariance / variance / interval;
+}
+
+// Whether more was sent to the pool than it could do. A queue that grows all the time grows by
+// twice its mean; and chance alone makes a few more at the end than at the beginning.
+bool RunMeter::outgrown(const Backlog& backlog) const {
+  constexpr double kFew = 8;
+  const std::vector<double>& values = backlog.in_flight;
+  const double mean = std::accumulate(values.begin(), values.end(), 0.0) /
+                      static_cast<double>(std::max<std::size_t>(1, values.size()));
+  const double grew = growth(backlog) * load_.seconds();
+  return grew > kFew && grew > 1.2 * mean && grew > 0.02 * static_cast<double>(backlog.sent);
+}
+
+void RunMeter::write(RunResult& result) {
+  const double seconds = load_.seconds();
+  requests_.measure(spec_, seconds, result);
+  if (prompt_tokens_ > 0) {
+    const auto prompts = static_cast<double>(prompt_tokens_);
+    result.prefix_hit_rate = static_cast<double>(cached_tokens_) / prompts;
+    result.prefix_hit_bound = static_cast<double>(known_tokens_) / prompts;
+    result.predicted_hit_rate = static_cast<double>(predicted_tokens_) / prompts;
+  }
+  if (arrivals_ > 0) {
+    result.follow_up_share = static_cast<double>(follow_ups_) / static_cast<double>(arrivals_);
+  }
+  if (seconds > 0) {
+    result.offered_rps = static_cast<double>(arrivals_) / seconds;
+    result.busy_share = std::chrono::duration<double>(busy_).count() /
+                        (seconds * static_cast<double>(load_.replicas()));
+    result.cv_load = load_.mean_cv();
+    result.mean_in_flight = load_.mean_total();
+  }
+  if (samples_ > 0) {
+    result.mean_kv = kv_ / static_cast<double>(samples_);
+    result.queue_growth_rps = 0;
+    for (const Backlog& backlog : backlogs_) {
+      result.queue_growth_rps += growth(backlog);
+      if (outgrown(backlog)) result.over_capacity = 1;
+    }
+  }
+  result.valve_openings = static_cast<double>(valve_openings_);
+  result.all_saturated = static_cast<double>(all_saturated_);
+  result.pool_fallbacks = static_cast<double>(fallbacks_);
+  result.retried = static_cast<double>(retried_);
+  result.failed = static_cast<double>(failed_);
+}
+
+}  // namespace pointsman::sim
