@@ -60,6 +60,9 @@ class AnswerObserver {
   [[nodiscard]] bool first_token() const { return facts_.first_token; }
   [[nodiscard]] std::optional<std::uint32_t> prompt_tokens() const { return facts_.prompt_tokens; }
   [[nodiscard]] std::optional<std::uint32_t> cached_tokens() const { return facts_.cached_tokens; }
+  [[nodiscard]] std::optional<std::uint32_t> output_tokens() const {
+    return facts_.completion_tokens;
+  }
   [[nodiscard]] std::uint64_t response_id() const { return facts_.response_id; }
   // An event of our own may be put in here.
   [[nodiscard]] bool may_insert_event() const {

@@ -459,6 +459,7 @@ void Exchange::write_log(TimePoint now) {
   record.prompt_tokens = observer_.prompt_tokens().value_or(facts_.prompt_tokens);
   record.predicted_cached = predicted_cached_;
   if (observer_.cached_tokens()) record.cached_tokens = *observer_.cached_tokens();
+  if (observer_.output_tokens()) record.output_tokens = *observer_.output_tokens();
   record.request_bytes = body_.payload_bytes();
   record.response_bytes = response_bytes_;
   if (first_token_seen_) record.ttft = first_token_at_ - started_;

@@ -137,6 +137,9 @@ void append_access_line(const AccessRecord& record, std::string& out) {
   if (record.cached_tokens >= 0) {
     line.count(R"(,"cached_tokens":)", static_cast<std::uint64_t>(record.cached_tokens));
   }
+  if (record.output_tokens >= 0) {
+    line.count(R"(,"output_tokens":)", static_cast<std::uint64_t>(record.output_tokens));
+  }
   line.count(R"(,"request_bytes":)", record.request_bytes);
   line.count(R"(,"response_bytes":)", record.response_bytes);
   if (record.ttft > Duration{}) line.milliseconds(R"(,"ttft_ms":)", record.ttft);

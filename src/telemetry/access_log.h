@@ -34,6 +34,7 @@ struct AccessRecord {
   std::uint32_t prompt_tokens = 0;     // counted by the engine, else estimated
   std::uint32_t predicted_cached = 0;  // tokens, when the replica was chosen
   std::int64_t cached_tokens = -1;     // as the answer's usage says; -1: it does not
+  std::int64_t output_tokens = -1;     // likewise
   std::uint64_t request_bytes = 0;
   std::uint64_t response_bytes = 0;
   Duration ttft{};  // streams: to the first token; 0: none

@@ -65,6 +65,7 @@ TEST_F(AnswerObserverTest, APlainAnswerShowsNoFirstToken) {
   EXPECT_FALSE(observer_.first_token());
   EXPECT_EQ(observer_.prompt_tokens(), 9U);
   EXPECT_EQ(observer_.cached_tokens(), 4U);
+  EXPECT_EQ(observer_.output_tokens(), 1U);
 }
 
 TEST_F(AnswerObserverTest, NothingIsLeftOfTheAnswerBefore) {

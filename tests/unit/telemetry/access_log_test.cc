@@ -30,6 +30,7 @@ AccessRecord example() {
   record.prompt_tokens = 1200;
   record.predicted_cached = 1024;
   record.cached_tokens = 1008;
+  record.output_tokens = 250;
   record.request_bytes = 4800;
   record.response_bytes = 9000;
   record.ttft = std::chrono::microseconds(123'456);
@@ -45,8 +46,8 @@ TEST(AccessLine, IsOneJsonObjectWithTheDocumentedKeys) {
             "\"path\":\"/v1/chat/completions\",\"request_id\":\"r-1\",\"model\":\"m\","
             "\"replica\":\"http://a:8000\",\"reason\":\"prefix\",\"status\":200,\"tries\":1,"
             "\"stream\":true,\"prompt_tokens\":1200,\"predicted_cached\":1024,"
-            "\"cached_tokens\":1008,\"request_bytes\":4800,\"response_bytes\":9000,"
-            "\"ttft_ms\":123.5,\"whole_ms\":4000.0}\n");
+            "\"cached_tokens\":1008,\"output_tokens\":250,\"request_bytes\":4800,"
+            "\"response_bytes\":9000,\"ttft_ms\":123.5,\"whole_ms\":4000.0}\n");
 }
 
 TEST(AccessLine, TextFromOutsideCannotBreakTheLineNorGrowIt) {
@@ -66,7 +67,7 @@ TEST(AccessLine, HasRoomForTheLongestTexts) {
   record.client = record.method = record.path = record.request_id = text;
   record.model = record.replica = record.reason = record.error = text;
   record.prompt_tokens = record.predicted_cached = UINT32_MAX;
-  record.cached_tokens = INT64_MAX;
+  record.cached_tokens = record.output_tokens = INT64_MAX;
   record.request_bytes = record.response_bytes = UINT64_MAX;
   record.ttft = record.whole = Duration::max() - milliseconds(1);
   std::string line;
