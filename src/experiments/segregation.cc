@@ -112,8 +112,11 @@ class Plan {
       scenario.workload.document_share = share;
       Block& block = add(std::move(scenario), "share");
       block.labels.set("document_share", share);
-      Arm alone = preset_arm("least_work", "no pools, each balancer alone");
-      block.arms.push_back(std::move(alone));
+      block.arms.push_back(preset_arm("least_work", "no pools, each balancer alone"));
+      block.references.emplace_back(blocks_.size() - 1, 0);
+      Arm single = preset_arm("least_work", "no pools, one balancer");
+      single.balancers = 1;
+      block.arms.push_back(std::move(single));
       block.references.emplace_back(blocks_.size() - 1, 0);
     }
     for (const double share : some(quick_, kPoolShares, kQuickPoolShares)) add_pools(share);

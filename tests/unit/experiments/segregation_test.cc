@@ -40,7 +40,7 @@ TEST(Segregation, ComparesEachRowWithNoPools) {
     EXPECT_EQ(row.find("short_p99_gain")->is_number(), has_short);
   }
   EXPECT_EQ(rows, (std::map<std::string, std::size_t>{
-                      {"share", 15}, {"pools", 6}, {"rate", 8}, {"limits", 8}}));
+                      {"share", 18}, {"pools", 6}, {"rate", 8}, {"limits", 8}}));
 }
 
 TEST(Segregation, PoolsHaveTheSizesTheirRowsName) {

@@ -308,6 +308,17 @@ TEST(Cluster, ALoadAboveTheCapacityIsRunAndSaidSo) {
       << "none is left out";
 }
 
+TEST(Cluster, APoolAboveItsCapacityIsSaidSoThoughTheOthersHaveRoom) {
+  Scenario scenario = *find_scenario_preset("ref70");
+  scenario.workload.document_share = 0.06;  // about 1.3 times what one replica can do
+  const RunResult together = run(scenario, arm("session_affinity"), registry(), 1);
+  EXPECT_EQ(together.over_capacity, 0);
+  scenario.segregated = true;
+  const RunResult apart = run(scenario, arm("session_affinity"), registry(), 1);
+  EXPECT_EQ(apart.over_capacity, 1);
+  EXPECT_LT(apart.ttft_p99_short_s, together.ttft_p99_short_s);
+}
+
 TEST(Cluster, ADeadReplicasRequestsAreTriedElsewhereUnlessTheClientHasSeenSome) {
   Scenario scenario = small();
   scenario.measure.warm_up = 0;
