@@ -160,6 +160,11 @@ class ScenarioReader {
         }
         read_key(replica_group_keys(), member, "", place, group);
       }
+      if (scenario().replicas.size() + group.count > kMaxReplicas) {
+        faults_.add(item.line, place + "count",
+                    "makes more than " + std::to_string(kMaxReplicas) + " replicas in all");
+        return;
+      }
       scenario().replicas.insert(scenario().replicas.end(), group.count, group.replica);
     });
     if (scenario().replicas.empty() && faults_.empty()) {

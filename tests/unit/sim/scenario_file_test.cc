@@ -171,6 +171,8 @@ TEST(ScenarioFile, WhatCannotHoldTogetherIsRefused) {
   EXPECT_THAT(error_of("segregated: true\nreplicas: [{pool: long_context}]\n"),
               HasSubstr("no replica is in the general pool"));
   EXPECT_THAT(error_of("replicas: []\n"), HasSubstr("lists none"));
+  EXPECT_THAT(error_of("replicas: [{count: 8192}, {count: 1}]\n"),
+              HasSubstr("s.yaml:1: replicas[1].count: makes more than 8192 replicas in all"));
   EXPECT_THAT(error_of("workload: {document_low: 9000, document_high: 10}\n"),
               HasSubstr("is above document_high"));
   EXPECT_THAT(error_of("- a\n"), HasSubstr("s.yaml:1: is not a map"));

@@ -1,9 +1,12 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <string>
 
 #include <gtest/gtest.h>
 
+#include "policies/register.h"
+#include "sim/cluster.h"
 #include "sim/virtual_engine.h"
 
 namespace {
@@ -54,6 +57,27 @@ TEST(VirtualEngine, AWarmOneAllocatesNothing) {
   for (std::uint64_t round = 3; round < 6; ++round) play(engine, round);
   EXPECT_EQ(allocations.load(), before);
   EXPECT_GT(engine.engine().state().prefix_hits, 0U);
+}
+
+// Allocations of a run with so many requests.
+std::size_t allocations_of(const std::string& policy, std::uint32_t requests) {
+  static const Registry registry = make_registry();
+  Scenario scenario = *find_scenario_preset("set_a");
+  scenario.measure.requests = requests;
+  Arm arm;
+  arm.policy.preset = policy;
+  const std::size_t before = allocations.load();
+  static_cast<void>(run(scenario, arm, registry, 1));
+  return allocations.load() - before;
+}
+
+TEST(Cluster, ARequestAllocatesNothingOnceTheRunIsWarm) {
+  for (const char* const policy : {"round_robin", "least_connections", "least_kv"}) {
+    const std::size_t ten = allocations_of(policy, 10'000);
+    const std::size_t thirty = allocations_of(policy, 30'000);
+    // A cache that has never held so many pieces is the exception.
+    EXPECT_LT(thirty, ten + 20'000 / 20) << policy;
+  }
 }
 
 }  // namespace

@@ -1,0 +1,107 @@
+#include "experiments/compare.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "policies/register.h"
+
+namespace pointsman::sim {
+namespace {
+
+std::vector<Arm> two_arms() {
+  std::vector<Arm> arms(2);
+  arms[0].policy.preset = "round_robin";
+  arms[1].policy.preset = "least_work";
+  arms[1].label = "live";
+  arms[1].poll = Duration{};
+  return arms;
+}
+
+Scenario small() {
+  Scenario scenario = *find_scenario_preset("set_a");
+  scenario.measure.requests = 600;
+  return scenario;
+}
+
+std::string bytes(int jobs, std::uint64_t first_seed) {
+  const Registry registry = make_registry();
+  const std::vector<Arm> arms = two_arms();
+  const Scenario scenario = small();
+  CompareOptions options;
+  options.seeds = 3;
+  options.jobs = jobs;
+  options.first_seed = first_seed;
+  const auto results = run_arms(scenario, arms, registry, options);
+  Report report;
+  report.scenario = scenario_record(scenario);
+  report.seeds = options.seeds;
+  for (std::size_t i = 0; i < arms.size(); ++i) report.rows.push_back(arm_row(arms[i], results[i]));
+  return report_json(report);
+}
+
+TEST(Compare, SameSeedsSameBytesForAnyNumberOfThreads) {
+  const std::string once = bytes(1, 1);
+  EXPECT_EQ(once, bytes(1, 1));
+  EXPECT_EQ(once, bytes(3, 1));
+  EXPECT_NE(once, bytes(1, 2));
+}
+
+TEST(Compare, ARowHasEveryMeasureByItsKeyWithAnInterval) {
+  const Arm arm = two_arms()[1];
+  std::vector<RunResult> results(2);
+  results[0].ttft_p99_s = 1;
+  results[1].ttft_p99_s = 4;
+  results[0].prefix_hit_rate = 0.2;
+  results[1].prefix_hit_rate = 0.4;
+  const Record row = arm_row(arm, results);
+  EXPECT_EQ(row.text("policy"), "least_work");
+  EXPECT_EQ(row.text("arm"), "live");
+  EXPECT_DOUBLE_EQ(row.number("ttft_p99_s"), 2) << "times: the geometric mean";
+  EXPECT_DOUBLE_EQ(row.number("prefix_hit_rate"), 0.3) << "shares: the arithmetic mean";
+  EXPECT_LT(row.estimate("ttft_p99_s").low, 2);
+  for (const Measure& measure : measures()) {
+    EXPECT_NE(row.find(measure.key), nullptr) << measure.key;
+  }
+  EXPECT_FALSE(row.find("closed_loop_rps")->is_number()) << "not measured: null";
+}
+
+TEST(Compare, TheScenarioOfAReportIsTheWholeOne) {
+  Scenario scenario = small();
+  scenario.replicas[0].engine.blocks = 123;
+  scenario.faults.push_back({.kind = FaultKind::kSlows, .replica = 2, .factor = 3});
+  const Record record = scenario_record(scenario);
+  EXPECT_EQ(record.text("name"), "set_a");
+  const Record* balancers = record.find("balancers")->as<Record>();
+  ASSERT_NE(balancers, nullptr);
+  EXPECT_EQ(balancers->number("poll_s"), 2);
+  EXPECT_EQ(balancers->text("index"), "own");
+  const auto* replicas = record.find("replicas")->as<Value::List>();
+  ASSERT_NE(replicas, nullptr);
+  ASSERT_EQ(replicas->size(), 4U) << "the odd one, five others, and one in each special pool";
+  EXPECT_EQ((*replicas)[0].as<Record>()->find("engine")->as<Record>()->number("blocks"), 123);
+  EXPECT_EQ((*replicas)[1].as<Record>()->number("count"), 5);
+  const auto* faults = record.find("faults")->as<Value::List>();
+  ASSERT_EQ(faults->size(), 1U);
+  EXPECT_EQ((*faults)[0].as<Record>()->text("kind"), "slows");
+}
+
+TEST(Compare, ALoadAboveTheCapacityIsSaid) {
+  const std::vector<Arm> arms = two_arms();
+  std::vector<std::vector<RunResult>> results(2, std::vector<RunResult>(2));
+  EXPECT_TRUE(arm_notes(arms, results).empty());
+  results[1][0].over_capacity = 1;
+  results[1][0].queue_growth_rps = 2.5;
+  results[0][1].failed = 3;
+  const std::vector<std::string> notes = arm_notes(arms, results);
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_NE(notes[0].find("round_robin: 1.5 requests a run had no complete answer"),
+            std::string::npos);
+  EXPECT_NE(notes[1].find("least_work live: above capacity in 1 of 2 runs"), std::string::npos);
+  EXPECT_NE(notes[1].find("2.50 requests/s"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pointsman::sim
