@@ -1,7 +1,10 @@
 #include "policies/least_work.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+
+#include "core/session_ring.h"
 
 namespace pointsman {
 namespace {
@@ -24,12 +27,14 @@ void LeastWork::cost(const Context& context, std::span<const ReplicaIndex> candi
   const double shared = std::min(prompt, static_cast<double>(context.shared_blocks) *
                                              static_cast<double>(features.block_tokens));
   const double decode = options_.decode_tokens * options_.routers;
+  const ReplicaIndex session_home = home(context, candidates, shared);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const ReplicaIndex replica = candidates[i];
     const Load& load = context.ledger[replica];
     const double cached = context.cached_tokens(replica);
     const double u_shared = std::max(0.0, shared - cached);
-    const double u_private = prompt - cached - u_shared;
+    double u_private = prompt - cached - u_shared;
+    if (replica == session_home) u_private *= 1 - options_.home_trust;
     const double work = options_.base_tokens + static_cast<double>(load.all_prefill_tokens()) +
                         options_.shared_weight * u_shared + options_.private_weight * u_private +
                         decode * load.in_flight;
@@ -42,6 +47,18 @@ void LeastWork::cost(const Context& context, std::span<const ReplicaIndex> candi
     out[i] = {slow * work + options_.kv_weight * std::max(0.0, kv - options_.kv_knee),
               speaks ? 0.0 : 1.0, static_cast<double>(load.in_flight)};
   }
+}
+
+ReplicaIndex LeastWork::home(const Context& context, std::span<const ReplicaIndex> candidates,
+                             double shared) const {
+  const std::uint64_t session = context.features.session_key;
+  if (options_.routers < 2 || options_.home_trust == 0 || session == 0) return kNoReplica;
+  for (const ReplicaIndex replica : candidates) {
+    if (context.cached_tokens(replica) > shared) return kNoReplica;
+  }
+  std::array<ReplicaIndex, 1> first{kNoReplica};
+  rendezvous(session, candidates, context.replicas, first);
+  return first[0];
 }
 
 double LeastWork::slowness(ReplicaIndex replica, double weight) const {

@@ -31,6 +31,12 @@ namespace pointsman {
 //              prompt adds nothing
 //   s          how slow the replica is: 1/weight at first, then learnt
 //
+// Several routers without a common index each know a part of what is cached where. So where there
+// is more than one, and this one knows no replica that holds any private token of the request, its
+// private tokens at the session's home weigh less, by `home_trust`: all routers compute the same
+// home (by rendezvous hashing, see core/session_ring.h), so what the others were sent of the
+// session most likely lies there. A home with much work before it loses all the same.
+//
 // Ties go to a replica with a fresh reading (of KV use or queue) before one without, then to fewer
 // own requests in flight, then to private chance (ties broken by numbers that routers share would
 // make them herd).
@@ -54,6 +60,7 @@ class LeastWork final : public CostScorer {
     double shared_weight = 1;
     double decode_tokens = 64;
     std::uint32_t routers = 1;
+    double home_trust = 0.95;
     double kv_weight = 200'000;
     double kv_knee = 0.95;
     double unknown_kv = 0.5;
@@ -72,6 +79,9 @@ class LeastWork final : public CostScorer {
           Field{"decode_tokens", &Options::decode_tokens, 0.0, 100'000.0,
                 "cost of a request in flight there, in tokens of prefill"},
           Field{"routers", &Options::routers, 1U, 1'000U, "routers in front of the same replicas"},
+          Field{"home_trust", &Options::home_trust, 0.0, 1.0,
+                "of several routers: share of a session's unknown tokens taken to be cached at its "
+                "home; 0 where the index knows what other routers sent"},
           Field{"kv_weight", &Options::kv_weight, 0.0, 1e9,
                 "cost of KV use beyond the knee, in tokens of prefill per whole cache"},
           Field{"kv_knee", &Options::kv_knee, 0.0, 2.0,
@@ -107,6 +117,10 @@ class LeastWork final : public CostScorer {
     double weight = 1;    // as last seen
   };
 
+  // The home of the request's session where it stands for what this router does not know, else
+  // kNoReplica. `shared`: the leading tokens that were seen under several sessions.
+  [[nodiscard]] ReplicaIndex home(const Context& context, std::span<const ReplicaIndex> candidates,
+                                  double shared) const;
   void settle();
 
   Options options_;

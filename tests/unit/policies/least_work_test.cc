@@ -1,7 +1,14 @@
 #include "policies/least_work.h"
 
+#include <array>
+#include <numeric>
+#include <set>
+#include <string>
+#include <vector>
+
 #include <gtest/gtest.h>
 
+#include "core/session_ring.h"
 #include "support/policy.h"
 #include "support/pool_builder.h"
 
@@ -101,6 +108,72 @@ TEST(LeastWork, EveryConstantIsAnOption) {
   options.kv_knee = 0.75;
   EXPECT_NEAR(cost_of(pool, "a", options), 10 + 100 + 0.5 * 400 + 2 * 600 + 7 * 3 * 3 + 1'000 * 0.1,
               1e-6);
+}
+
+std::string home_of(PoolBuilder& pool, std::uint64_t session) {
+  const Context context = pool.context();
+  std::vector<ReplicaIndex> all(context.replicas.size());
+  std::iota(all.begin(), all.end(), ReplicaIndex{0});
+  std::array<ReplicaIndex, 1> home{};
+  rendezvous(session, all, context.replicas, home);
+  return std::string(1, static_cast<char>('a' + home[0]));
+}
+
+TEST(LeastWork, OfSeveralRoutersEachSendsAnUnknownSessionHome) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 1'000;
+  for (const char* name : {"a", "b", "c", "d"}) pool.add(name, {.kv = 0.2, .waiting = 0});
+  const auto policy = make_policy("least_work", {{"routers", 4.0}});
+  std::set<std::string> homes;
+  for (std::uint64_t session = 1; session <= 20; ++session) {
+    pool.features.session_key = session * 0x9e37'79b9'7f4a'7c15ULL;
+    const std::string home = home_of(pool, pool.features.session_key);
+    EXPECT_EQ(pool.pick(*policy), home);
+    homes.insert(home);
+  }
+  EXPECT_GE(homes.size(), 3U);
+}
+
+TEST(LeastWork, AHomeHasNoSayWhereThereIsOneRouterOrThePrefixIsKnown) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 1'000;
+  pool.features.session_key = 0x9e37'79b9'7f4a'7c15ULL;
+  pool.shared_blocks = 25;
+  for (const char* name : {"a", "b", "c", "d"}) pool.add(name, {.matched = 25});
+  const std::string home = home_of(pool, pool.features.session_key);
+  LeastWork::Options options;
+  EXPECT_DOUBLE_EQ(cost_of(pool, home), 400 + 3 * 600) << "one router";
+  options.routers = 2;
+  options.home_trust = 0.75;
+  LeastWork scorer(options);
+  const std::vector<ReplicaIndex> all = {0, 1, 2, 3};
+  std::vector<CostKeys> keys(4);
+  const auto home_cost = [&] {
+    scorer.cost(pool.context(), all, keys);
+    return keys[pool.index(home)][0];
+  };
+  EXPECT_DOUBLE_EQ(home_cost(), 400 + 3 * 600 * 0.25) << "holders of the shared part tell nothing";
+  PoolBuilder known;
+  known.features = pool.features;
+  known.shared_blocks = 25;
+  for (const char* name : {"a", "b", "c"}) known.add(name);
+  known.add("d", {.matched = 26});
+  scorer.cost(known.context(), all, keys);
+  EXPECT_DOUBLE_EQ(keys[0][0], 400 + 400 + 3 * 600);
+  EXPECT_DOUBLE_EQ(keys[3][0], 400 + 3 * 584);
+}
+
+TEST(LeastWork, AHomeWithMuchWorkBeforeItIsLeft) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 1'000;
+  pool.features.session_key = 0x9e37'79b9'7f4a'7c15ULL;
+  for (const char* name : {"a", "b", "c", "d"}) pool.add(name, {.kv = 0.2, .waiting = 0});
+  const auto policy = make_policy("least_work", {{"routers", 4.0}});
+  const std::string home = home_of(pool, pool.features.session_key);
+  pool.book(pool.index(home), 2'500);
+  EXPECT_EQ(pool.pick(*policy), home) << "2,500 + 256 + 150 < 3,000";
+  pool.book(pool.index(home), 500);
+  EXPECT_NE(pool.pick(*policy), home) << "3,000 + 512 + 150 > 3,000";
 }
 
 TEST(LeastWork, TheHolderWinsUntilWorkPilesUpThere) {
