@@ -2,6 +2,8 @@
 
 #include <cstdio>
 #include <fstream>
+#include <optional>
+#include <utility>
 
 namespace pointsman {
 namespace {
@@ -14,6 +16,27 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 }  // namespace
+
+std::string scenario_preset_names() {
+  std::string names;
+  for (const sim::ScenarioPreset& preset : sim::scenario_presets()) {
+    names.append(names.empty() ? "" : ", ").append(preset.name);
+  }
+  return names;
+}
+
+sim::LoadedScenario load_scenario_argument(const std::string& name, const Registry& registry) {
+  if (std::optional<sim::Scenario> preset = sim::find_scenario_preset(name)) {
+    return {std::move(*preset), {}};
+  }
+  if (name.find_first_of("./") == std::string::npos) {
+    fail_simulate("unknown scenario '" + name + "' (known: " + scenario_preset_names() +
+                  "; or the path of a file, which has a . or a /)");
+  }
+  Result<sim::LoadedScenario> loaded = sim::load_scenario_file(name, registry);
+  if (!loaded) fail_simulate(loaded.error().message);
+  return std::move(*loaded);
+}
 
 void add_simulate_flags(CLI::App& command, SimulateFlags& flags) {
   sim::ExperimentOptions& options = flags.options;

@@ -3,7 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "core/registry.h"
 #include "experiments/experiment.h"
+#include "sim/scenario_file.h"
 
 namespace pointsman {
 
@@ -16,6 +18,15 @@ struct SimulateFlags {
 
 // `simulate run`: any scenario under any policies.
 void add_simulate_run_command(CLI::App& simulate);
+
+// `simulate tune`: the configuration that suits a scenario best.
+void add_simulate_tune_command(CLI::App& simulate);
+
+// "ref70, set_a": the scenarios that are known by name.
+[[nodiscard]] std::string scenario_preset_names();
+// A scenario by its name, or from a file. Throws as fail_simulate() where there is none.
+[[nodiscard]] sim::LoadedScenario load_scenario_argument(const std::string& name,
+                                                         const Registry& registry);
 
 void add_simulate_flags(CLI::App& command, SimulateFlags& flags);
 

@@ -11,7 +11,6 @@
 #include "experiments/progress_bar.h"
 #include "experiments/run_parallel.h"
 #include "policies/register.h"
-#include "sim/scenario_file.h"
 #include "sim/scenario_keys.h"
 #include "simulate_flags.h"
 
@@ -25,27 +24,6 @@ struct RunFlags {
   std::optional<std::uint32_t> requests;
   bool keys = false;
 };
-
-std::string preset_names() {
-  std::string names;
-  for (const sim::ScenarioPreset& preset : sim::scenario_presets()) {
-    names.append(names.empty() ? "" : ", ").append(preset.name);
-  }
-  return names;
-}
-
-sim::LoadedScenario load(const std::string& name, const Registry& registry) {
-  if (std::optional<sim::Scenario> preset = sim::find_scenario_preset(name)) {
-    return {std::move(*preset), {}};
-  }
-  if (name.find_first_of("./") == std::string::npos) {
-    fail_simulate("unknown scenario '" + name + "' (known: " + preset_names() +
-                  "; or the path of a file, which has a . or a /)");
-  }
-  Result<sim::LoadedScenario> loaded = sim::load_scenario_file(name, registry);
-  if (!loaded) fail_simulate(loaded.error().message);
-  return std::move(*loaded);
-}
 
 // Policies of the command line take the place of the file's arms.
 std::vector<sim::Arm> arms_of(const RunFlags& flags, std::vector<sim::Arm> arms,
@@ -69,9 +47,10 @@ void run_scenario(const RunFlags& flags) {
     std::fputs(sim::scenario_markdown().c_str(), stdout);
     return;
   }
-  if (flags.scenario.empty()) fail_simulate("which scenario? " + preset_names() + ", or a file");
+  if (flags.scenario.empty())
+    fail_simulate("which scenario? " + scenario_preset_names() + ", or a file");
   const Registry registry = make_registry();
-  sim::LoadedScenario loaded = load(flags.scenario, registry);
+  sim::LoadedScenario loaded = load_scenario_argument(flags.scenario, registry);
   sim::Scenario* const scenario = &loaded.scenario;
   const sim::ExperimentOptions& options = flags.common.options;
   if (options.replicas) {
@@ -116,8 +95,9 @@ void run_scenario(const RunFlags& flags) {
 void add_simulate_run_command(CLI::App& simulate) {
   const auto flags = std::make_shared<RunFlags>();
   CLI::App* command = simulate.add_subcommand("run", "Any scenario under any policies");
-  command->add_option("scenario", flags->scenario,
-                      "One of " + preset_names() + ", or a scenario file (docs/scenario.md)");
+  command->add_option(
+      "scenario", flags->scenario,
+      "One of " + scenario_preset_names() + ", or a scenario file (docs/scenario.md)");
   command
       ->add_option("--policy", flags->policies,
                    "Policies to compare, separated by commas, in place of the file's arms")

@@ -213,3 +213,39 @@ def test_a_file_that_is_no_report_is_an_error(tmp_path):
     done = plot(file, "--out", tmp_path)
     assert done.returncode == 1
     assert "not a report" in done.stderr
+
+
+def test_tune_finds_a_gain_that_holds_on_other_seeds(tmp_path):
+    config, file = tmp_path / "pointsman.yaml", tmp_path / "tune.json"
+    words = ["tune", "ref70", "--quick", "--requests", 4000, "--config", config, "--json", file]
+    done = simulate(*words, "--jobs", 2)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("\n\n" + config.read_text())
+    report = json.loads(file.read_text())
+    shipped, tuned = report["rows"]
+    assert (shipped["policy"], shipped["arm"], shipped["ratio"]) == ("least_work", "as shipped", 1)
+    # Four routers that tell each other nothing: sessions that stay at home are far better.
+    assert tuned["gain_shown"] and tuned["ratio"] < 0.85
+    assert tuned["ratio_ci95"][1] < 1
+    scenario = report["scenario"]
+    assert scenario["first_final_seed"] >= scenario["first_seed"] + scenario["search_seeds"]
+    checked = subprocess.run([POINTSMAN, "check", config], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    # The same answer on another number of cores.
+    again = tmp_path / "again.json"
+    assert simulate(*words[:-1], again, "--jobs", 1).returncode == 0
+    assert again.read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["--measure", "ttft_p98_s"], "'ttft_p98_s' is not a time that can be tuned (known: "),
+        (["--measure", "prefix_hit_rate"], "is not a time that can be tuned"),
+        (["--trace", "/nowhere.csv"], "/nowhere.csv"),
+    ],
+)
+def test_tune_says_what_it_cannot_do(words, said):
+    done = simulate("tune", "ref70", "--quick", *words)
+    assert done.returncode != 0
+    assert said in done.stderr

@@ -1,0 +1,97 @@
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "experiments/progress_bar.h"
+#include "experiments/run_parallel.h"
+#include "experiments/tune.h"
+#include "policies/register.h"
+#include "simulate_flags.h"
+
+namespace pointsman {
+namespace {
+
+struct TuneFlags {
+  SimulateFlags common;
+  std::string scenario;
+  std::string trace;
+  std::string config;
+  sim::TuneOptions tune;
+  std::optional<std::uint32_t> requests;
+};
+
+void set_trace(sim::Scenario& scenario, const TuneFlags& flags) {
+  if (flags.trace.empty()) return;
+  scenario.arrivals.kind = sim::ArrivalKind::kTrace;
+  scenario.arrivals.trace = flags.trace;
+}
+
+void tune(TuneFlags& flags) {
+  const Registry registry = make_registry();
+  sim::Scenario scenario = load_scenario_argument(flags.scenario, registry).scenario;
+  const sim::ExperimentOptions& options = flags.common.options;
+  if (options.replicas) {
+    sim::set_replicas(scenario, static_cast<std::uint32_t>(*options.replicas));
+  }
+  if (options.sharing) sim::set_sharing(scenario, *options.sharing);
+  set_trace(scenario, flags);
+  if (options.quick) scenario.measure.requests = 2'000;
+  if (flags.requests) scenario.measure.requests = *flags.requests;
+  const bool traced = scenario.arrivals.kind == sim::ArrivalKind::kTrace;
+  if (traced && flags.requests) scenario.arrivals.trace_requests = *flags.requests;
+
+  sim::TuneOptions& search = flags.tune;
+  search.final_seeds = sim::seeds_or(options, 20, 6);
+  search.search_seeds = options.quick ? 3 : 6;
+  search.first_seed = options.first_seed;
+  search.jobs = options.jobs > 0 ? options.jobs : sim::default_jobs();
+  search.quick = options.quick;
+  const Result<sim::Tuning> tuning = [&] {
+    try {
+      sim::ProgressBar bar("tune");
+      search.progress = [&bar](std::size_t done, std::size_t all) { bar.show(done, all); };
+      return sim::run_tune(scenario, search, registry);
+    } catch (const std::invalid_argument& error) {
+      fail_simulate(error.what());
+    }
+  }();
+  search.progress = nullptr;
+  if (!tuning) fail_simulate(tuning.error().message);
+  show_report(tuning->report, flags.common);
+  std::printf("\n%s", tuning->config.c_str());
+  if (flags.config.empty()) return;
+  std::ofstream file(flags.config, std::ios::binary);
+  file << tuning->config;
+  if (!file.flush()) fail_simulate("cannot write " + flags.config);
+}
+
+}  // namespace
+
+void add_simulate_tune_command(CLI::App& simulate) {
+  const auto flags = std::make_shared<TuneFlags>();
+  CLI::App* command = simulate.add_subcommand(
+      "tune", "Search the configuration that suits a scenario or a trace best");
+  command
+      ->add_option("scenario", flags->scenario,
+                   "One of " + scenario_preset_names() + ", or a scenario file (docs/scenario.md)")
+      ->required();
+  command
+      ->add_option("--trace", flags->trace,
+                   "Requests of this file (docs/scenario.md) in place of the scenario's")
+      ->check(CLI::ExistingFile);
+  command
+      ->add_option("--measure", flags->tune.measure,
+                   "The time to make less, by its key in the JSON file")
+      ->capture_default_str();
+  command->add_option("--requests", flags->requests, "Length of a run, in place of the scenario's")
+      ->check(CLI::Range(1U, 1'000'000'000U));
+  command->add_option("--config", flags->config, "Write the configuration to this file as well");
+  add_simulate_flags(*command, flags->common);
+  command->callback([flags] { tune(*flags); });
+}
+
+}  // namespace pointsman
