@@ -85,6 +85,8 @@ void Prober::on_result(Target& target, const HttpGetResult& result) {
     case Ended::kRefused:
     case Ended::kReset:
       probe_result.kind = Kind::kRefused;
+      probe_result.detail =
+          result.outcome == Ended::kRefused ? "connection refused" : "connection reset";
       target.fallback = false;
       break;
     case Ended::kTimedOut:

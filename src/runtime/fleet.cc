@@ -47,6 +47,8 @@ struct Fleet::Member {
   bool draining = false;
   bool published_usable = false;
   std::optional<bool> told_usable;  // what the log says last; nothing yet
+  bool was_in = false;              // the log has said that it is in
+  bool told_gone = false;           // and since then that it is gone
   HealthState health;
   std::string engine;
   std::optional<std::vector<std::string>> models;  // sorted, without repetitions
@@ -133,9 +135,13 @@ struct Fleet::State {
     std::vector<Line> lines;
     for (Member& member : members) {
       const bool usable = member.published_usable;
-      if (member.removed || member.told_usable == usable) continue;
-      // Before its first probe has ended a replica is neither in nor out.
       const HealthState& health = member.health;
+      // One that was out for less, as an ejection, and is gone now: that is news. Of one that was
+      // told to drain it is what is expected.
+      const bool went = !usable && !member.draining && !member.told_gone &&
+                        health.phase == HealthState::Phase::kGone && member.was_in;
+      if (member.removed || (member.told_usable == usable && !went)) continue;
+      // Before its first probe has ended a replica is neither in nor out.
       if (!usable && !member.draining && health.phase == HealthState::Phase::kUnknown &&
           health.detail.empty()) {
         continue;
@@ -145,9 +151,11 @@ struct Fleet::State {
         text += " is out: " + why(member, now);
       } else {
         text += member.told_usable ? " is in again" : " is in";
+        member.was_in = true;
       }
       lines.push_back({usable ? LogLevel::kInfo : LogLevel::kWarning, std::move(text)});
       member.told_usable = usable;
+      member.told_gone = !usable && health.phase == HealthState::Phase::kGone;
     }
     return lines;
   }

@@ -54,6 +54,9 @@ HealthChange apply_probe(HealthState& state, const ProbeResult& result,
       probe_passed(state, options, now, change);
       break;
     case ProbeResult::Kind::kNotReady:
+      // It takes connections again, and says what it lacks.
+      if (state.phase == Phase::kGone) state.phase = Phase::kNotReady;
+      [[fallthrough]];
     case ProbeResult::Kind::kTimedOut:
     case ProbeResult::Kind::kFailed:
       state.refused = 0;
@@ -62,6 +65,7 @@ HealthChange apply_probe(HealthState& state, const ProbeResult& result,
     case ProbeResult::Kind::kRefused:
       probe_failed(state, options);
       note_refused(state, change);
+      if (state.phase == Phase::kGone) state.gone_for = result.detail;
       break;
     case ProbeResult::Kind::kTimedOutServing:
       // Says neither that it is ready nor that it is not.
@@ -79,6 +83,8 @@ HealthChange apply_request_failure(HealthState& state, RequestFailure failure,
       ++state.faults;
       ++state.refused_faults;
       note_refused(state, change);
+      // The next probe tells which of the two.
+      if (change.went_gone) state.gone_for = "connection refused or reset";
       break;
     case RequestFailure::kConnection:
       ++state.faults;
@@ -132,7 +138,8 @@ std::string why_unusable(const HealthState& state, TimePoint now) {
       return state.detail.empty() ? "no probe has ended yet"
                                   : "has not passed a probe yet" + detail;
     case Phase::kGone:
-      return "gone" + detail;
+      // Not the last probe's result, which may be from before the connections were refused.
+      return state.gone_for.empty() ? "gone" : "gone: " + state.gone_for;
     case Phase::kNotReady:
       return "not ready" + detail;
     case Phase::kReady:

@@ -52,8 +52,8 @@ enum class EjectionCause : std::uint8_t {
 // applies the floor of ejections, which needs the pool.
 //
 //   unknown ─ probe passed ─▶ ready ─ failures_out probes failed ─▶ not ready ─ probe passed ─▶
-//   ready any ─ two new connections in a row refused ─▶ gone (its exchanges are cut) ─ probe passed
-//   ─▶ ready
+//   ready; any ─ two new connections in a row refused ─▶ gone (its exchanges are cut) ─ probe
+//   passed ─▶ ready; gone ─ probe answered otherwise ─▶ not ready
 //
 // Beside it, ejected until a time by what requests met. Probes and requests count apart: a passed
 // probe forgives no fault of a request, and the other way round; a probe each second would wipe out
@@ -75,6 +75,7 @@ struct HealthState {
   EjectionCause ejection = EjectionCause::kNone;  // of the last one
   TimePoint ejected_until{};                      // TimePoint{}: never ejected
   std::string detail;                             // of the last probe
+  std::string gone_for;                           // why it is gone: "connection refused"
 
   [[nodiscard]] bool ejected(TimePoint now) const {
     return ejected_until != TimePoint{} && now < ejected_until;

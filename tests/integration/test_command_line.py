@@ -226,7 +226,7 @@ def test_the_log_tells_of_replicas_that_go_and_of_changes_by_the_admin_port(star
 
     logged(f"info replica {first.url} is in\n")
     first.close()
-    logged(f"warning replica {first.url} is out: gone: ")
+    logged(f"warning replica {first.url} is out: gone: connection refused\n")
     with Client(router.urls["admin"]) as client:
         fields = [("Content-Type", "application/json")]
         client.post(f"/v1/replicas/{second.authority}/drain", b"", fields=fields)

@@ -121,10 +121,12 @@ TEST_F(ProberTest, RefusedAndResetConnectionsMakeItGone) {
   ASSERT_TRUE(eventually_usable(a));
   resets = true;
   EXPECT_TRUE(eventually([&] { return health(a).phase == HealthState::Phase::kGone; }));
+  EXPECT_EQ(health(a).gone_for, "connection reset");
   resets = false;
   ASSERT_TRUE(eventually_usable(a));
   served.on_thread([&] { served.server().cut_all(); });
   EXPECT_TRUE(eventually([&] { return health(a).phase == HealthState::Phase::kGone; }));
+  EXPECT_TRUE(eventually([&] { return health(a).gone_for == "connection refused"; }));
   EXPECT_EQ(gone, 2);
 }
 

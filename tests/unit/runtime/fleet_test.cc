@@ -200,6 +200,35 @@ TEST_F(FleetLogTest, TellsOfEjectionItsEndAndDraining) {
   EXPECT_THAT(lines(), IsEmpty()) << "whoever removes it says so";
 }
 
+TEST_F(FleetLogTest, TellsThatAnEjectedReplicaIsGoneOnce) {
+  add_ready(3);
+  lines();
+  for (int i = 0; i < options_.faults_out; ++i) {
+    fleet_.request_failed(0, RequestFailure::kConnection);
+  }
+  EXPECT_THAT(lines(), ElementsAre("warning: replica http://192.0.2.0:8000 is out: ejected for "
+                                   "connection faults, 10 s more"));
+  probe(0, Kind::kRefused);
+  EXPECT_THAT(lines(), IsEmpty());
+  probe(0, Kind::kRefused);
+  EXPECT_THAT(lines(), ElementsAre("warning: replica http://192.0.2.0:8000 is out: gone: detail"));
+  probe(0, Kind::kRefused);
+  EXPECT_THAT(lines(), IsEmpty());
+  probe(0, Kind::kReady);
+  clock_.advance(seconds(11));
+  EXPECT_THAT(lines(), ElementsAre("info: replica http://192.0.2.0:8000 is in again"));
+}
+
+TEST_F(FleetLogTest, ADrainedReplicaThatGoesIsNoNews) {
+  add_ready(2);
+  lines();
+  ASSERT_TRUE(fleet_.set_draining(url(0), true).ok());
+  EXPECT_THAT(lines(), ElementsAre("warning: replica http://192.0.2.0:8000 is out: draining"));
+  probe(0, Kind::kRefused);
+  probe(0, Kind::kRefused);
+  EXPECT_THAT(lines(), IsEmpty());
+}
+
 TEST_F(FleetTest, APlaceIsReusedOnlyWhenAllAreTakenAndThenTheOldestOne) {
   for (std::size_t i = 0; i < kMaxReplicas; ++i) {
     ReplicaSpec spec;

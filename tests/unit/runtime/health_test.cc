@@ -128,6 +128,25 @@ TEST_F(HealthTest, OtherConnectionFaultsNeverMakeItGone) {
   EXPECT_EQ(state_.phase, Phase::kReady);
 }
 
+TEST_F(HealthTest, GoneTellsHowConnectionsFailedNotWhatTheLastProbeMet) {
+  probe(Kind::kReady, "200");
+  fail_times(2, RequestFailure::kRefused);
+  EXPECT_EQ(why_unusable(state_, clock_.now()), "gone: connection refused or reset");
+  probe(Kind::kTimedOut, "timed out");
+  EXPECT_EQ(why_unusable(state_, clock_.now()), "gone: connection refused or reset");
+  probe(Kind::kRefused, "connection refused");
+  EXPECT_EQ(why_unusable(state_, clock_.now()), "gone: connection refused");
+}
+
+TEST_F(HealthTest, OneThatAnswersAgainIsNotReadyRatherThanGone) {
+  make_ready();
+  probe(Kind::kRefused, "connection refused");
+  probe(Kind::kRefused, "connection refused");
+  probe(Kind::kNotReady, "503 Loading model");
+  EXPECT_EQ(why_unusable(state_, clock_.now()), "not ready: 503 Loading model");
+  EXPECT_TRUE(probe(Kind::kReady, "200").came_back) << "its cache may be cold";
+}
+
 TEST_F(HealthTest, GoneCutsNothingWhereThereWasNeverAnything) {
   EXPECT_FALSE(probe(Kind::kRefused).went_gone);
   EXPECT_FALSE(probe(Kind::kRefused).went_gone);
