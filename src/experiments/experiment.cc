@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "experiments/best.h"
 #include "experiments/herding.h"
 #include "experiments/policies.h"
 #include "experiments/segregation.h"
@@ -19,6 +20,8 @@ std::span<const Experiment> experiments() {
       Experiment{"valve", "Where to open the release valve of session affinity", run_valve},
       Experiment{"segregation", "Pools for long requests: what is gained and what is paid",
                  run_segregation},
+      Experiment{"best", "The default policy against the best row of the table, and what it needs",
+                 run_best},
       Experiment{"policies", "All policies over random plausible settings", run_policies},
       Experiment{"theory", "The simulator and the two-choice sampler against closed forms",
                  run_theory},
