@@ -63,6 +63,14 @@ void Prober::probe(Target& target) {
 void Prober::on_result(Target& target, const HttpGetResult& result) {
   using Ended = HttpGetResult::Outcome;
   using Kind = ProbeResult::Kind;
+  if (result.outcome == Ended::kOwnLack) {
+    if (!std::exchange(lacking_, true)) {
+      log_error("cannot probe replicas: " + result.detail +
+                "; their health stays as it is (raise the limit of open files, see `ulimit -n`)");
+    }
+    return probe_again(target);
+  }
+  if (std::exchange(lacking_, false)) log_info("replicas are probed again");
   const bool answered = result.outcome == Ended::kAnswered || result.outcome == Ended::kTooLarge;
   if (answered && !target.fallback && (result.status == 404 || result.status == 405)) {
     target.fallback = true;
@@ -101,15 +109,19 @@ void Prober::on_result(Target& target, const HttpGetResult& result) {
     case Ended::kUnreachable:
     case Ended::kUnresolved:
     case Ended::kBroken:
+    case Ended::kOwnLack:
       probe_result.kind = Kind::kFailed;
       break;
   }
   target.probed = true;
+  probe_again(target);
+  fleet_.probe_result(target.index, probe_result);
+}
 
+void Prober::probe_again(Target& target) {
   const double jitter = 0.9 + 0.2 * rng_.unit();
   const Duration pause = from_seconds(to_seconds(options_.interval) * jitter);
   reactor_.timers().arm_at(target.next, target.started + pause);
-  fleet_.probe_result(target.index, probe_result);
 }
 
 }  // namespace pointsman

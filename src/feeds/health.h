@@ -22,6 +22,8 @@ namespace pointsman {
 // alive: the key is for clients. That is tried anew when the replica refuses a connection, since it
 // may come back as another engine.
 //
+// A probe that finds no descriptor, port or memory in the router itself tells the fleet nothing.
+//
 // A probe never asks for a generation. For the reactor's thread.
 class Prober {
  public:
@@ -49,6 +51,7 @@ class Prober {
 
   void probe(Target& target);
   void on_result(Target& target, const HttpGetResult& result);
+  void probe_again(Target& target);
 
   Reactor& reactor_;
   Resolver& resolver_;
@@ -57,6 +60,7 @@ class Prober {
   const LastByte last_byte_;
   Rng rng_;
   std::map<ReplicaIndex, std::unique_ptr<Target>> targets_;
+  bool lacking_ = false;  // the last probe could not be sent for a lack of the router's own
 };
 
 }  // namespace pointsman

@@ -6,6 +6,7 @@
 
 #include "http/chunk_scanner.h"
 #include "http/head_parser.h"
+#include "net/own_lack.h"
 
 namespace pointsman {
 
@@ -51,6 +52,9 @@ class HttpGet::Operation : public std::enable_shared_from_this<Operation> {
     socket_.async_connect(endpoints_[next_++], [self = shared_from_this()](std::error_code error) {
       if (self->done()) return;
       if (!error) return self->send();
+      if (is_own_lack(error)) {
+        return self->finish(Outcome::kOwnLack, "the router lacks resources: " + error.message());
+      }
       if (self->next_ < self->endpoints_.size()) return self->connect();
       self->finish(
           error == asio::error::connection_refused ? Outcome::kRefused : Outcome::kUnreachable,

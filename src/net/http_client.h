@@ -36,6 +36,7 @@ struct HttpGetResult {
     kTimedOutMidway,  // some of it came in time
     kBroken,          // cut after its first byte, or malformed
     kTooLarge,        // the body is larger than max_body
+    kOwnLack,         // no descriptor, port or memory here: nothing is known of the other side
   };
   Outcome outcome = Outcome::kBroken;
   int status = 0;  // also where only the body failed

@@ -1,16 +1,21 @@
 #include "net/listener.h"
 
+#include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "net/own_lack.h"
 
 namespace pointsman {
 namespace {
@@ -24,21 +29,28 @@ constexpr int kKeepaliveInterval = 15;
 
 constexpr Duration kRest = std::chrono::milliseconds(200);
 
+// A shortage is told again after this long without one.
+constexpr Duration kShortageOver = std::chrono::minutes(1);
+
 bool set_option(int socket, int level, int name, int value) {
   return ::setsockopt(socket, level, name, &value, sizeof(value)) == 0;
 }
 
-bool out_of_descriptors(int error) {
-  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+// A new descriptor is the lowest free one: one of this number means that as many are in use.
+int first_reserved_descriptor() {
+  rlimit limit{};
+  constexpr int kMost = std::numeric_limits<int>::max();
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return kMost;
+  return static_cast<int>(std::min<rlim_t>(limit.rlim_cur - limit.rlim_cur / 4, kMost));
 }
 
 }  // namespace
 
 Listener::Listener(Reactor& reactor, Options options, Accept accept)
-    : reactor_(reactor), options_(options), accept_(std::move(accept)), again_([this] {
-        resting_ = false;
-        on_ready(0);
-      }) {}
+    : reactor_(reactor),
+      options_(options),
+      accept_(std::move(accept)),
+      again_([this] { on_rest_over(); }) {}
 
 Result<void> Listener::listen(std::string_view address, std::uint16_t port) {
   const auto failed = [&](const std::error_code& error) {
@@ -74,8 +86,9 @@ Result<void> Listener::listen(std::string_view address, std::uint16_t port) {
 
 void Listener::start() {
   if (socket_ < 0) return;
-  // Level-triggered: what is left in the queue after a turn is told again.
-  const std::error_code error = reactor_.poller().add(socket_, EPOLLIN, *this);
+  first_reserved_ = first_reserved_descriptor();
+  // Edge-triggered: connections that wait while this rests would be told without end.
+  const std::error_code error = reactor_.poller().add(socket_, EPOLLIN | EPOLLET, *this);
   if (error) log_error("cannot wait for connections: " + error.message());
 }
 
@@ -96,19 +109,35 @@ void Listener::on_ready(std::uint32_t) {
     if (accepted >= 0) {
       client.resize(size);
       accept_(accepted, client);
+      if (accepted >= first_reserved_) return rest("three quarters of the descriptors are in use");
       continue;
     }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return;
-    if (out_of_descriptors(errno)) {
-      log_error("cannot accept a connection: " +
-                std::error_code(errno, std::system_category()).message() +
-                " (raise the limit of open files, see `ulimit -n`)");
-      resting_ = true;
-      reactor_.arm(again_, kRest);
-      return;
-    }
+    const std::error_code error(errno, std::system_category());
+    if (is_own_lack(error)) return rest(error.message());
     // That client has gone already.
   }
+  if (socket_ >= 0) reactor_.poller().soon(*this);
+}
+
+void Listener::rest(std::string_view why) {
+  const TimePoint now = reactor_.now();
+  if (last_rest_at_ == TimePoint{} || now - last_rest_at_ > kShortageOver) {
+    log_error("new connections wait: " + std::string(why) +
+              " (raise the limit of open files, see `ulimit -n`)");
+  }
+  last_rest_at_ = now;
+  resting_ = true;
+  reactor_.arm(again_, kRest);
+}
+
+void Listener::on_rest_over() {
+  const int lowest_free = ::fcntl(socket_, F_DUPFD_CLOEXEC, 0);
+  const bool enough = lowest_free >= 0 && lowest_free < first_reserved_;
+  if (lowest_free >= 0) ::close(lowest_free);
+  if (!enough) return rest("three quarters of the descriptors are in use");
+  resting_ = false;
+  on_ready(0);
 }
 
 }  // namespace pointsman

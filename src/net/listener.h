@@ -14,6 +14,9 @@ namespace pointsman {
 // Accepts connections of the data port on one reactor. Several listeners, one per reactor, share
 // the port (SO_REUSEPORT): the kernel spreads new connections over them.
 //
+// Once three quarters of the process's descriptors are in use, connections wait in the kernel's
+// queue: the rest is for connections to replicas and probes, which idle clients may not starve.
+//
 // Accepted sockets are non-blocking and inherit from the listening socket: TCP_NODELAY, keepalive,
 // and TCP_NOTSENT_LOWAT, which bounds what a client that reads nothing makes the kernel hold.
 //
@@ -43,13 +46,17 @@ class Listener final : private Poller::Source {
 
  private:
   void on_ready(std::uint32_t events) override;
+  void on_rest_over();
+  void rest(std::string_view why);
 
   Reactor& reactor_;
   const Options options_;
   const Accept accept_;
   int socket_ = -1;
   std::uint16_t port_ = 0;
-  bool resting_ = false;  // the process ran out of descriptors
+  int first_reserved_ = 0;  // descriptors from this one on are for others
+  bool resting_ = false;    // the process runs out of descriptors
+  TimePoint last_rest_at_{};
   Timer again_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "http/head_writer.h"
 #include "http/openai_error.h"
+#include "net/own_lack.h"
 #include "proxy/exchange.h"
 #include "proxy/proxy_shard.h"
 
@@ -36,12 +37,6 @@ GivingUp giving_up(RetryReason reason) {
       break;
   }
   return {"upstream_error", "the replica could not serve the request"};
-}
-
-// Failures that are the router's own and say nothing about the replica.
-bool is_own_lack(const std::error_code& error) {
-  return error.value() == EMFILE || error.value() == ENFILE || error.value() == ENOBUFS ||
-         error.value() == ENOMEM || error.value() == EADDRNOTAVAIL;
 }
 
 }  // namespace

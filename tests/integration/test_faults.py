@@ -108,6 +108,27 @@ def test_few_descriptors_are_told_at_the_start(start):
     assert "may open 512 descriptors" in router.output()
 
 
+def test_idle_clients_do_not_take_the_descriptors_that_replicas_need(start):
+    """More clients than descriptors connect and stay silent; those who are in are served all the
+    while, the replica stays in service, and the shortage is told once."""
+    replica = start(Replica())
+    command = ["sh", "-c", "ulimit -n 128; exec \"$@\"", "sh", POINTSMAN, "serve", "--threads", "1"]
+    command += ["--replicas", replica.url, "--listen", "127.0.0.1:0", "--admin", "off"]
+    router = start(Listening(command))
+    clients = [start(Client(router.url)) for _ in range(200)]
+    until(lambda: "new connections wait" in router.output(), what="the shortage is told")
+    replica.wait_probes(len(replica.probes) + 3)
+    for client in clients[:20]:
+        assert client.chat().response().status == 200
+    for client in clients[20:]:
+        client.close()
+    with Client(router.url) as late:
+        assert late.chat().response().status == 200
+    assert router.output().count("new connections wait") == 1
+    assert "cannot probe" not in router.output()
+    assert "not ready" not in router.output()
+
+
 def test_one_slow_probe_does_not_take_a_replica_out_D68(start):
     """The second probe never answers; the replica stays in service all the while."""
     replica = Replica()

@@ -5,7 +5,9 @@
 
 #include <gmock/gmock.h>
 
+#include "base/log.h"
 #include "support/feeds_fixture.h"
+#include "support/no_descriptors.h"
 
 namespace pointsman {
 namespace {
@@ -154,6 +156,37 @@ TEST_F(ProberTest, AProbeThatTimesOutIsAFailureOnlyWhereNothingElseCame) {
   last_byte_ = 0;
   EXPECT_TRUE(eventually([&] { return health(a).phase == HealthState::Phase::kNotReady; }));
   served.on_thread([&] { held.clear(); });
+}
+
+// What the router lacks is no replica's fault, and is told once.
+TEST_F(ProberTest, ALackOfDescriptorsSaysNothingOfReplicas) {
+  static std::atomic<int> cannot_probe;
+  cannot_probe = 0;
+  set_log_sink([](LogLevel, std::string_view line) {
+    if (line.starts_with("cannot probe replicas")) ++cannot_probe;
+  });
+  std::atomic<int> probes{0};
+  Served served([&](const HttpRequest&, const HttpResponse& response) {
+    ++probes;
+    response.send(200, "", "");
+  });
+  const ReplicaIndex a = add(served.port());
+  fleet_.probe_result(a, {ProbeResult::Kind::kReady, "200"});
+  on_thread([] {});  // what the thread opens at its start is open
+  {
+    const test::NoDescriptorsLeft none;
+    start({.interval = milliseconds(1), .timeout = std::chrono::seconds(5)});
+    ASSERT_TRUE(eventually([&] { return cannot_probe > 0; }));
+    // Many times the three that would take it out.
+    const TimePoint end = Reactor::steady_clock().now() + milliseconds(50);
+    ASSERT_TRUE(eventually([&] { return Reactor::steady_clock().now() > end; }));
+    EXPECT_TRUE(fleet_.status(a)->usable);
+    EXPECT_EQ(health(a).probes_failed, 0);
+    EXPECT_EQ(probes, 0);
+  }
+  EXPECT_TRUE(eventually([&] { return probes > 0; }));
+  EXPECT_EQ(cannot_probe, 1);
+  set_log_sink(nullptr);
 }
 
 TEST_F(ProberTest, OneProbeAtATimeHoweverSlow) {

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/no_descriptors.h"
 #include "support/served.h"
 
 namespace pointsman {
@@ -127,6 +128,16 @@ TEST_F(HttpGetTest, TellsTheWaysToFailApart) {
   HttpGetRequest unknown;
   unknown.host = "no-such-name.invalid";
   EXPECT_EQ(get(unknown).outcome, Outcome::kUnresolved);
+}
+
+TEST_F(HttpGetTest, ALackOfDescriptorsIsItsOwn) {
+  Served served(
+      [](const HttpRequest&, const HttpResponse& response) { response.send(200, "", ""); });
+  {
+    const test::NoDescriptorsLeft none;
+    EXPECT_EQ(get(served.port()).outcome, Outcome::kOwnLack);
+  }
+  EXPECT_TRUE(get(served.port()).answered(200));
 }
 
 TEST_F(HttpGetTest, ACancelledGetStaysSilent) {
