@@ -79,3 +79,18 @@ def test_figures_in_the_concept_pages_are_the_defaults():
             assert sentence in text, page
     admin = (ROOT / "docs/admin.md").read_text()
     assert f"`admin` listens on `{value['admin']}` unless told otherwise" in admin
+
+
+def test_every_word_of_an_error_is_explained_and_no_other():
+    text = (ROOT / "docs/errors.md").read_text()
+    told = re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE)
+    sources = sorted((ROOT / "src/proxy").glob("*.cc"))
+    source = "".join(path.read_text() for path in sources)
+    words = set(re.findall(r'\.kind = "([a-z_]+)"', source))
+    words |= {w for two in re.findall(r'\? "(\w+)" : "(\w+)"', source) for w in two if "_" in w}
+    words |= set(re.findall(r'return \{"([a-z_]+)", "the replica', source))
+    words |= set(re.findall(r'refuse\(\d+, "([a-z_]+)"', source))
+    labels = (ROOT / "src/telemetry/proxy_metrics.h").read_text()
+    cuts = re.search(r"label\(CutReason reason\).*?\{(\s*\"[^}]*)\}", labels, re.DOTALL)
+    words |= set(re.findall(r'"(\w+)"', cuts.group(1)))
+    assert sorted(told) == sorted(words)
