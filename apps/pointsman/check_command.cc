@@ -1,8 +1,13 @@
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
+
+#include <unistd.h>
 
 #include "commands.h"
 #include "config/config_page.h"
@@ -55,6 +60,25 @@ Result<LongestAnswers> ask_router(const std::string& url, const std::string& key
                    (page.answered(200) ? "its metrics are another program's" : page.detail)};
 }
 
+// Whether `serve` could append to the access log if it were started here and by this user; a file
+// that is not there is not made. Empty: it could.
+std::string access_log_doubt(const std::string& where) {
+  if (where == "off" || where == "stdout") return "";
+  const std::filesystem::path file(where);
+  std::error_code error;
+  int problem = 0;
+  if (std::filesystem::is_directory(file, error)) {
+    problem = EISDIR;
+  } else if (::access(where.c_str(), F_OK) == 0) {
+    if (::access(where.c_str(), W_OK) != 0) problem = errno;
+  } else if (::access(file.parent_path().c_str(), W_OK | X_OK) != 0) {
+    problem = errno;
+  }
+  if (problem == 0) return "";
+  return "log.access: '" + where + "' cannot be appended to from here (" +
+         std::generic_category().message(problem) + "), and `serve` does not start without it";
+}
+
 void run_check(const CheckFlags& flags) {
   if (flags.markdown) {
     std::fputs(config_markdown().c_str(), stdout);
@@ -87,9 +111,10 @@ void run_check(const CheckFlags& flags) {
     std::printf("%-*s  %-*s  %s\n", static_cast<int>(key_width), value.key.c_str(),
                 static_cast<int>(value_width), value.value.c_str(), value.origin.c_str());
   }
-  for (const std::string& warning : all_warnings(*loaded, seen)) {
-    std::printf("warning: %s\n", warning.c_str());
-  }
+  std::vector<std::string> warnings = config_warnings(loaded->config, seen);
+  const std::string log_doubt = access_log_doubt(loaded->config.log.access);
+  if (!log_doubt.empty()) warnings.push_back(log_doubt);
+  for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());
   std::puts("the configuration is valid");
 }
 

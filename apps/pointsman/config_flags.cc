@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/ascii.h"
 #include "config/policy_reader.h"
 #include "config/schema.h"
 #include "http/url.h"
@@ -70,7 +71,8 @@ Result<void> apply_policy(const std::string& name, const Registry& registry, Loa
 Result<void> apply_replicas(const std::vector<std::string>& urls, LoadedConfig& loaded) {
   if (urls.empty()) return {};
   PoolConfig pool;
-  for (const std::string& url : urls) {
+  for (const std::string& written : urls) {
+    const std::string url(trim(written));
     const Result<void> outcome = check_url(url);
     if (!outcome) return Error{ErrorKind::kClient, "--replicas: " + outcome.error().message};
     for (const ReplicaConfig& other : pool.replicas) {
@@ -150,19 +152,6 @@ Result<LoadedConfig> effective_config(const ConfigFlags& flags, const Registry& 
     if (!outcome) return outcome.error();
   }
   return loaded;
-}
-
-std::vector<std::string> all_warnings(const LoadedConfig& loaded, const LongestAnswers& seen) {
-  std::vector<std::string> warnings = config_warnings(loaded.config, seen);
-  for (const PoolConfig& pool : loaded.config.pools) {
-    for (const ReplicaConfig& replica : pool.replicas) {
-      const Result<ReplicaUrl> url = parse_replica_url(replica.url);
-      if (url && url->scheme_assumed) {
-        warnings.push_back("'" + replica.url + "' has no scheme: http:// is assumed");
-      }
-    }
-  }
-  return warnings;
 }
 
 std::string policy_text(const PolicySpec& spec) {

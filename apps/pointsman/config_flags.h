@@ -30,9 +30,6 @@ void add_config_flags(CLI::App& command, ConfigFlags& flags);
 // The configuration that results, checked. The error has a line per fault.
 Result<LoadedConfig> effective_config(const ConfigFlags& flags, const Registry& registry);
 
-// config_warnings() and what only the program knows of: URLs without a scheme, keys in the file.
-std::vector<std::string> all_warnings(const LoadedConfig& loaded, const LongestAnswers& seen = {});
-
 // "least_kv", "least_work (choices: 2)", "stages: …".
 std::string policy_text(const PolicySpec& spec);
 

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -46,6 +47,25 @@ std::optional<int> answer_first_word(const CLI::App& app, const std::string& wor
   return kUsageError;
 }
 
+// The nearest flags of the command to those that it does not have, one a line.
+std::string nearest_flags(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty()) return "";
+  const CLI::App* command = command_of(app, words.front());
+  if (command == nullptr) return "";
+  std::vector<std::string> known;
+  for (const CLI::Option* option : command->get_options()) {
+    for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+  }
+  std::string text;
+  for (const std::string& word : words) {
+    const std::string flag = word.substr(0, word.find('='));
+    if (!flag.starts_with("--") || std::ranges::find(known, flag) != known.end()) continue;
+    const std::string nearest = pointsman::nearest_name(flag, known);
+    if (!nearest.empty()) text += flag + ": nearest: " + nearest + "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -67,7 +87,12 @@ int main(int argc, char** argv) {
   } catch (const CLI::RuntimeError& error) {  // a command has told what is wrong
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {  // also --help and --version, which are no errors
-    return app.exit(error) == 0 ? 0 : kUsageError;
+    if (app.exit(error) == 0) return 0;
+    if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError)) {
+      const std::string text = nearest_flags(app, {argv + 1, argv + argc});
+      std::fputs(text.c_str(), stderr);
+    }
+    return kUsageError;
   }
   return 0;
 }

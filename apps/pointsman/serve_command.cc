@@ -315,7 +315,7 @@ void run_serve(const ConfigFlags& flags) {
   const Result<LogLevel> level = parse_log_level(loaded->config.log.level);
   if (!level) fail("log.level: " + level.error().message);
   install_log_sink(*level);
-  for (const std::string& warning : all_warnings(*loaded)) log_warning(warning);
+  for (const std::string& warning : config_warnings(loaded->config)) log_warning(warning);
 
   give_memory_back();
   raise_descriptor_limit();

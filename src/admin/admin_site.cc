@@ -109,8 +109,12 @@ void write_signals(const ReplicaFigures& figures, TimePoint now, JsonWriter& jso
   json.key("waiting").number(decimal(signals.waiting));
   json.key("queued_tokens").number(decimal(signals.queued_tokens));
   json.key("prefix_hit_rate").number(decimal(signals.prefix_hit_rate));
-  json.key("kv_capacity_tokens").integer(static_cast<std::int64_t>(signals.kv_capacity_tokens));
-  json.key("block_tokens").integer(signals.block_tokens);
+  const auto known = [&json](std::string_view key, std::uint64_t value) {
+    json.key(key);
+    value == 0 ? json.null() : json.integer(static_cast<std::int64_t>(value));
+  };
+  known("kv_capacity_tokens", signals.kv_capacity_tokens);
+  known("block_tokens", signals.block_tokens);
   json.end_object();
 }
 

@@ -92,6 +92,9 @@ class Loader {
         node.members.erase(found);
       }
       for (const YamlMember& member : node.members) check_json_type(member);
+    } else if (node.kind == YamlNode::Kind::kScalar && !node.quoted) {
+      faults_.add(node.line, "replica", "is neither a URL nor a map with a url");
+      return faults_.error();
     }
     PoolConfig pool;
     read_replica(node, "replica", pool);
@@ -253,7 +256,10 @@ class Loader {
   void read_replicas(const YamlNode& node, const std::string& path, PoolConfig& pool) {
     if (node.kind == YamlNode::Kind::kNull) return;
     if (node.kind != YamlNode::Kind::kSequence) {
-      faults_.add(node.line, path, "is not a list of URLs");
+      const bool lone = node.kind == YamlNode::Kind::kScalar;
+      faults_.add(node.line, path,
+                  "is not a list of URLs (write " +
+                      (lone ? "[" + node.text + "]" : std::string("[http://host:8000, …]")) + ")");
       return;
     }
     for (std::size_t i = 0; i < node.items.size(); ++i) {
@@ -464,11 +470,17 @@ std::vector<std::string> config_warnings(const Config& config, const LongestAnsw
 }
 
 std::string replica_url_warning(std::string_view url) {
+  const std::string quoted = "'" + std::string(url) + "'";
+  std::string doubt;
+  if (url.find("://") == std::string_view::npos) {
+    doubt = quoted + " has no scheme: http:// is assumed";
+  }
   std::string_view base = url;
   while (base.ends_with('/')) base.remove_suffix(1);
-  if (!base.ends_with("/v1") || base.ends_with("//v1")) return "";
-  return "'" + std::string(url) +
-         "' ends in /v1, which requests carry in their own paths: the replica would be asked for "
+  if (!base.ends_with("/v1") || base.ends_with("//v1")) return doubt;
+  if (!doubt.empty()) doubt += "; ";
+  return doubt + quoted +
+         " ends in /v1, which requests carry in their own paths: the replica would be asked for "
          "/v1/v1/…; leave it out of the URL unless the engine is mounted there";
 }
 

@@ -66,8 +66,9 @@ struct LongestAnswers {
 // that the configuration expects, and with what was seen.
 std::vector<std::string> config_warnings(const Config& config, const LongestAnswers& seen = {});
 
-// What is doubtful about a replica's URL; empty: nothing. A URL that ends in /v1 is most often the
-// base URL of an API's client, and then every request would ask for /v1/v1/….
+// What is doubtful about a replica's URL; empty: nothing. Without a scheme http is meant, and a
+// person should be told. A URL that ends in /v1 is most often the base URL of an API's client, and
+// then every request would ask for /v1/v1/….
 std::string replica_url_warning(std::string_view url);
 
 }  // namespace pointsman

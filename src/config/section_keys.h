@@ -93,14 +93,16 @@ class SectionKeys {
               node, std::string(schema_detail::Kind<T>::kName) + ", " + allowed);
           if (!text) return text.error();
           const std::optional<T> value = schema_detail::Kind<T>::parse(node);
-          const bool fits =
-              value && ((*value >= low && *value <= high) || (zero != nullptr && *value == T{}));
-          if (!fits) {
-            return schema_detail::wrong(
-                *text, std::string(schema_detail::Kind<T>::kName) + ", " + allowed,
-                value ? std::string() : schema_detail::Kind<T>::hint(*text));
-          }
-          return *value;
+          const auto fits = [&](const std::optional<T>& one) {
+            return one && ((*one >= low && *one <= high) || (zero != nullptr && *one == T{}));
+          };
+          if (fits(value)) return *value;
+          std::string hint = value ? std::string() : schema_detail::Kind<T>::hint(*text);
+          YamlNode hinted = node;
+          hinted.text = hint;
+          if (!fits(schema_detail::Kind<T>::parse(hinted))) hint.clear();
+          return schema_detail::wrong(
+              *text, std::string(schema_detail::Kind<T>::kName) + ", " + allowed, hint);
         },
         [](const T& value) { return schema_detail::Kind<T>::text(value); });
   }

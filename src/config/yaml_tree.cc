@@ -146,6 +146,15 @@ Error error_at(std::string_view file, int line, const std::string& what) {
   return {ErrorKind::kClient, std::string(file) + ":" + std::to_string(line) + ": " + what};
 }
 
+// Whether blanks with a tab among them begin the line (from 1); the library blames what follows.
+bool indented_by_tab(std::string_view text, int line) {
+  for (; line > 1 && !text.empty(); --line) {
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  }
+  const std::string_view blanks = text.substr(0, text.find_first_not_of(" \t"));
+  return blanks.find('\t') != std::string_view::npos;
+}
+
 }  // namespace
 
 Result<YamlNode> parse_yaml(std::string_view text, std::string_view file) {
@@ -170,7 +179,11 @@ Result<YamlNode> parse_yaml(std::string_view text, std::string_view file) {
   } catch (const Refusal& refusal) {
     return error_at(file, refusal.line, refusal.what);
   } catch (const YAML::Exception& exception) {
-    return error_at(file, exception.mark.line + 1, "not valid YAML: " + exception.msg);
+    const int line = exception.mark.line + 1;
+    return error_at(file, line,
+                    indented_by_tab(text, line)
+                        ? "a tab before the text: YAML is indented with spaces"
+                        : "not valid YAML: " + exception.msg);
   } catch (const std::exception& exception) {
     return error_at(file, 1, std::string("not valid YAML: ") + exception.what());
   }

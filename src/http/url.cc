@@ -18,20 +18,84 @@ bool is_alnum(char c) {
   return is_digit(c) || (ascii_lower(c) >= 'a' && ascii_lower(c) <= 'z');
 }
 
-bool is_name(std::string_view host) {
-  return !host.empty() && std::all_of(host.begin(), host.end(), [](char c) {
-    return is_alnum(c) || c == '-' || c == '.' || c == '_';
-  });
+bool is_label(std::string_view label) {
+  return !label.empty() && label.size() <= 63 && label.front() != '-' && label.back() != '-' &&
+         std::all_of(label.begin(), label.end(),
+                     [](char c) { return is_alnum(c) || c == '-' || c == '_'; });
 }
 
-// Hexadecimal groups and colons, an IPv4 tail, a zone. Connecting finds out the rest.
+// Four numbers up to 255 without needless zeros, which some programs read as octal.
+bool is_ipv4(std::string_view text) {
+  for (int part = 0; part < 4; ++part) {
+    const std::string_view number = text.substr(0, part < 3 ? text.find('.') : text.size());
+    std::uint8_t value = 0;
+    const char* const end = number.data() + number.size();
+    const auto read = std::from_chars(number.data(), end, value);
+    if (read.ec != std::errc{} || read.ptr != end) return false;
+    if (number.size() > 1 && number.front() == '0') return false;
+    text.remove_prefix(number.size());
+    if (part < 3) {
+      if (text.empty()) return false;
+      text.remove_prefix(1);
+    }
+  }
+  return true;
+}
+
+// Eight groups of up to four hexadecimal digits (RFC 4291, 2.2): "::" once, for one or more of
+// them; the last two may be written as an IPv4 address.
+bool is_ipv6_address(std::string_view text) {
+  int groups = 0;
+  bool gap = false;
+  if (text.starts_with("::")) {
+    gap = true;
+    text.remove_prefix(2);
+    if (text.empty()) return true;
+  }
+  for (;;) {
+    const std::size_t colon = text.find(':');
+    const std::string_view group = text.substr(0, colon);
+    if (colon == std::string_view::npos && is_ipv4(group)) {
+      groups += 2;
+      break;
+    }
+    if (group.empty() || group.size() > 4 ||
+        !std::all_of(group.begin(), group.end(), [](char c) { return hex_value(c) >= 0; })) {
+      return false;
+    }
+    ++groups;
+    if (colon == std::string_view::npos) break;
+    text.remove_prefix(colon + 1);
+    if (!text.starts_with(':')) continue;
+    if (gap) return false;
+    gap = true;
+    text.remove_prefix(1);
+    if (text.empty()) break;
+  }
+  return gap ? groups < 8 : groups == 8;
+}
+
+// A name of DNS, or an IPv4 address: what ends in a number is one or nothing.
+bool is_host(std::string_view host) {
+  std::string_view rest = host.ends_with('.') ? host.substr(0, host.size() - 1) : host;
+  if (rest.size() > 253) return false;
+  std::string_view label;
+  for (bool more = true; more;) {
+    const std::size_t point = rest.find('.');
+    label = rest.substr(0, point);
+    if (!is_label(label)) return false;
+    more = point != std::string_view::npos;
+    if (more) rest.remove_prefix(point + 1);
+  }
+  const bool numeric = std::all_of(label.begin(), label.end(), is_digit);
+  return !numeric || is_ipv4(host);
+}
+
+// An address, and after a percent sign its zone.
 bool is_ipv6(std::string_view host) {
-  const std::string_view zone = host.substr(std::min(host.find('%'), host.size()));
-  const std::string_view address = host.substr(0, host.size() - zone.size());
-  return std::count(address.begin(), address.end(), ':') >= 2 &&
-         std::all_of(address.begin(), address.end(),
-                     [](char c) { return hex_value(c) >= 0 || c == ':' || c == '.'; }) &&
-         (zone.empty() || is_name(zone.substr(1)));
+  const std::string_view address = host.substr(0, host.find('%'));
+  const std::string_view zone = host.substr(address.size());
+  return is_ipv6_address(address) && (zone.empty() || is_label(zone.substr(1)));
 }
 
 std::optional<std::uint16_t> parse_port(std::string_view text) {
@@ -44,6 +108,24 @@ std::optional<std::uint16_t> parse_port(std::string_view text) {
 bool is_path(std::string_view path) {
   return std::all_of(path.begin(), path.end(),
                      [](char c) { return c > ' ' && c < 0x7f && c != '?' && c != '#'; });
+}
+
+// "." and "..", escaped or not: whoever asks the replica may resolve them, or refuse the path.
+bool has_dot_segment(std::string_view path) {
+  while (!path.empty()) {
+    path.remove_prefix(1);  // the slash
+    std::string_view segment = path.substr(0, path.find('/'));
+    path.remove_prefix(segment.size());
+    std::size_t dots = 0;
+    while (!segment.empty()) {
+      const std::size_t length = istarts_with(segment, "%2e") ? 3 : segment.front() == '.' ? 1 : 0;
+      if (length == 0) break;
+      segment.remove_prefix(length);
+      ++dots;
+    }
+    if (segment.empty() && (dots == 1 || dots == 2)) return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -76,6 +158,7 @@ Result<ReplicaUrl> parse_replica_url(std::string_view text) {
   std::string_view authority = rest.substr(0, authority_end);
   std::string_view path = rest.substr(authority_end);
   if (!is_path(path)) return bad(text, "no query, fragment or special characters may follow");
+  if (has_dot_segment(path)) return bad(text, "its path has a . or .. segment");
   while (path.ends_with('/')) path.remove_suffix(1);
   url.path_prefix = path;
 
@@ -107,10 +190,13 @@ Result<ReplicaUrl> parse_replica_url(std::string_view text) {
       has_port = true;
     }
     const std::string_view host = authority.substr(0, colon);
-    if (!is_name(host)) return bad(text, "it names no host");
+    if (!is_host(host)) return bad(text, "it names no host");
     url.host = host;
   }
   std::transform(url.host.begin(), url.host.end(), url.host.begin(), ascii_lower);
+  if (url.scheme_assumed && !has_port) {
+    return bad(text, "without a scheme it is written HOST:PORT");
+  }
   const std::uint16_t usual = url.port;
   if (has_port) {
     const auto number = parse_port(port);

@@ -19,7 +19,8 @@ struct ReplicaUrl {
 };
 
 // Accepts http:// and https:// URLs and a bare host:port. Refuses user names, queries, fragments,
-// and IPv6 addresses without brackets; the error says what is needed.
+// "." and ".." segments, hosts that can be none, and IPv6 addresses without brackets; the error
+// says what is needed.
 Result<ReplicaUrl> parse_replica_url(std::string_view text);
 
 // host:port, the host in brackets where it is an IPv6 address.

@@ -255,14 +255,21 @@ void HttpConnection::refuse(int status, std::string_view reason) {
   keep_alive_ = false;
   head_request_ = false;
   http10_ = false;
-  std::string body(reason);
-  body += '\n';
   phase_ = Phase::kHandling;
   begun_ = false;
-  send(status, "text/plain", body, {});
+  send_error(status, reason);
 }
 
 // --- Output ---
+
+void HttpConnection::send_error(int status, std::string_view message) {
+  std::string body;
+  append_error_body({.status = status,
+                     .type = status < 500 ? "invalid_request_error" : "internal_error",
+                     .message = message},
+                    body);
+  send(status, "application/json", body, {});
+}
 
 void HttpConnection::append_head(int status, std::string_view content_type,
                                  const HttpHeaders& headers, std::string_view framing) {
@@ -375,7 +382,7 @@ void HttpConnection::close_after_write() {
 void HttpConnection::drop_response() {
   response_ = nullptr;
   if (begun_) return close_after_write();
-  send(500, "text/plain", "the request was not answered\n", {});
+  send_error(500, "the request was not answered");
 }
 
 void HttpConnection::flush() {

@@ -64,6 +64,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool read_body();
   void hand_over();
   void refuse(int status, std::string_view reason);
+  void send_error(int status, std::string_view message);
   void append_head(int status, std::string_view content_type, const HttpHeaders& headers,
                    std::string_view framing);
   void answer_complete();

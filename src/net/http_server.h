@@ -84,7 +84,7 @@ class HttpResponse {
 // A small HTTP/1.1 server for the admin and observe ports and for the simulated replica:
 // keep-alive, HEAD, Expect: 100-continue, chunked bodies, HTTP/1.0. Requests of one connection are
 // answered in order; one is handled at a time. What the head parser refuses is answered with 400 or
-// 431 and a close; a body over the limit with 413.
+// 431 and a close; a body over the limit with 413; both in OpenAI's form of errors.
 class HttpServer {
  public:
   struct Options {

@@ -1,5 +1,6 @@
 #include "proxy/client_connection.h"
 
+#include <chrono>
 #include <utility>
 
 #include "http/openai_error.h"
@@ -126,11 +127,23 @@ void ClientConnection::refuse(int status, std::string_view kind, std::string_vie
   timer_.cancel();
   phase_ = Phase::kExchange;
   std::string answer;
+  const std::string_view request_id = shard_.next_request_id();
   append_error_response(
       {.status = status, .type = "invalid_request_error", .message = message, .kind = kind},
-      shard_.next_request_id(), false, false, answer);
+      request_id, false, false, answer);
   shard_.count_own_answer(status);
   shard_.metrics().own_errors.add(kind);
+  if (shard_.access_log() != nullptr) {
+    // Neither method nor path: what came is no request, and may hold a key anywhere.
+    AccessRecord record;
+    record.at = std::chrono::system_clock::now();
+    record.client = client_address();
+    record.request_id = request_id;
+    record.error = kind;
+    record.status = status;
+    record.response_bytes = answer.size() - (answer.find("\r\n\r\n") + 4);
+    shard_.access_log()->write(record);
+  }
   send(answer);
   exchange_ended(Ending::kClose, input_.bytes().size());
 }

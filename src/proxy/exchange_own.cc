@@ -11,6 +11,13 @@ namespace {
 
 constexpr std::string_view kJson = "application/json";
 
+// Of an answer with its head.
+std::size_t body_bytes(std::string_view answer) {
+  constexpr std::string_view kHeadEnd = "\r\n\r\n";
+  const std::size_t head_end = answer.find(kHeadEnd);
+  return head_end == std::string_view::npos ? 0 : answer.size() - head_end - kHeadEnd.size();
+}
+
 }  // namespace
 
 void Exchange::answer_ready(bool alive_only) {
@@ -76,6 +83,7 @@ void Exchange::reply_own(const OwnError& error) {
   client_keeps_ = keep_alive_ && request_consumed() && !shard_.closing_idle();
   std::string& answer = shard_.scratch();
   append_error_response(error, request_id(), client_keeps_, method_ == "HEAD", answer);
+  response_bytes_ += body_bytes(answer);
   client_->send(answer);
   finish(client_keeps_ ? ClientConnection::Ending::kKeep : ClientConnection::Ending::kClose);
 }
@@ -86,6 +94,7 @@ void Exchange::reply_document(int status, std::string_view content_type, std::st
   std::string& answer = shard_.scratch();
   append_own_response(status, content_type, body, request_id(), client_keeps_, method_ == "HEAD",
                       answer);
+  response_bytes_ += body_bytes(answer);
   client_->send(answer);
   finish(client_keeps_ ? ClientConnection::Ending::kKeep : ClientConnection::Ending::kClose);
 }

@@ -42,6 +42,28 @@ def test_the_list_of_metrics_is_what_the_program_shows(start, tmp_path):
     assert rows == [row for row in page.splitlines() if row.startswith("| `")]
 
 
+def test_the_access_log_has_what_the_router_answers_itself(start, tmp_path):
+    log = tmp_path / "access.log"
+    router = start(Router(["http://127.0.0.1:9"], log={"access": str(log)}))
+    with router.client() as client:
+        body = client.get("/nothing/k-secret?q=k-query").body
+    host, port = router.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=10) as raw:
+        raw.sendall(b"GET /k-path HTTP/1.1\r\nk-header without a colon\r\n\r\n")
+        answer = b""
+        while part := raw.recv(65536):
+            answer += part
+    until(lambda: log.read_text().count("\n") == 2, what="two lines")
+    first, second = map(json.loads, log.read_text().splitlines())
+    assert (first["status"], first["error"]) == (404, "not_found")
+    assert first["response_bytes"] == len(body) > 0
+    assert (second["status"], second["error"]) == (400, "bad_head")
+    assert second["response_bytes"] == len(answer.partition(b"\r\n\r\n")[2]) > 0
+    assert f"x-request-id: {second['request_id']}".encode() in answer.lower()
+    for hidden in ("k-query", "k-path", "k-header"):
+        assert hidden not in log.read_text()
+
+
 def test_what_is_configured_of_a_replica_reaches_the_router(start, tmp_path):
     config = tmp_path / "pointsman.yaml"
     config.write_text(
@@ -82,6 +104,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCKS = [
     pytest.param(block, id=f"{page.name}-{number}")
     for page in PAGES
+    if page.name != "scenario.md"  # scenarios of the simulator, no configurations of the router
     for number, block in enumerate(re.findall(r"```yaml\n(.*?)```", page.read_text(), re.S))
 ]
 
@@ -168,6 +191,41 @@ def test_a_url_without_a_scheme_is_http_and_that_is_said_D49():
         assert f"'{url}' has no scheme: http:// is assumed" in answer.stdout + answer.stderr
 
 
+def test_blanks_around_the_urls_of_replicas_do_not_matter():
+    answer = run("check", "--replicas", "http://a:1 , http://b:1")
+    assert answer.returncode == 0, answer.stderr
+    assert " http://a:1  " in answer.stdout and " http://b:1  " in answer.stdout
+
+
+@pytest.mark.parametrize("url", ["http://1.2.3.4.5:1", "http://-x:1", "http://a:1/x/../y", "5"])
+def test_what_can_be_no_replica_is_refused(url):
+    assert f"'{url}' is not the URL of a replica" in faults("--replicas", url)
+
+
+def test_check_says_that_the_access_log_cannot_be_written(tmp_path):
+    def warned(place):
+        answer = run("check", "--replicas", "http://a:1,http://b:1", "--access-log", place)
+        assert answer.returncode == 0
+        return "warning: log.access: " in answer.stdout
+
+    assert warned("/nonexistent/x.log")
+    assert warned(str(tmp_path) + "/")
+    log = tmp_path / "access.log"
+    assert not warned(str(log)) and not log.exists()
+
+
+def test_a_flag_that_is_not_known_gets_the_nearest():
+    result = run("serve", "--replica", "http://a:1", "--polcy=x")
+    assert result.returncode == 2
+    assert "--polcy: nearest: --policy\n" in result.stderr
+
+
+def test_an_engine_that_the_demo_does_not_have_is_refused_with_those_it_has():
+    words = [ROOT / "dev", "demo", "--engine", "foo"]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2 and "llama.cpp" in result.stderr
+
+
 @pytest.mark.parametrize("port", ["listen", "admin", "observe"])
 def test_a_port_in_use_is_named_with_its_remedy(port):
     with socket.socket() as taken:
@@ -206,7 +264,7 @@ def test_help_and_version_are_commands_too():
     assert "--replicas" in run("help", "serve").stdout
 
 
-@pytest.mark.parametrize("other", ["http://A:80", "http://a/", "a"])
+@pytest.mark.parametrize("other", ["http://A:80", "http://a/", "a:80"])
 def test_a_replica_is_one_however_its_url_is_written(other, tmp_path):
     text = faults("--replicas", f"http://a,{other}")
     assert f"'{other}' is listed twice, first as 'http://a'" in text

@@ -65,7 +65,7 @@ class AdminSiteTest : public testing::Test {
     };
     actions.append_config = [](std::string& out) { out += "{\"values\":[]}"; };
     actions.config.check_url = [](std::string_view url) -> Result<void> {
-      if (url.starts_with("http://")) return {};
+      if (url.starts_with("http://") || url.find("://") == std::string_view::npos) return {};
       return Error{ErrorKind::kClient, "no http URL"};
     };
     actions.unix_time = [] { return 1'000'000.0; };
@@ -201,6 +201,41 @@ TEST_F(AdminSiteTest, AddsAReplicaWithTheChecksOfTheFile) {
   EXPECT_EQ(post("[]").status, 400);
   EXPECT_EQ(post("not json").status, 400);
   EXPECT_EQ(post(R"({"url":"http://10.0.0.3:8000"})").status, 409);
+}
+
+TEST_F(AdminSiteTest, ABareValueIsAUrlOnlyWhereItIsText) {
+  AdminSite admin = site();
+  for (const char* body : {"5", "true", "null", "5.5", "{\"url\":5}"}) {
+    EXPECT_EQ(admin.answer(request("POST", "/v1/replicas", body)).status, 400) << body;
+  }
+  EXPECT_EQ(admin.answer(request("POST", "/v1/replicas", "\"http://10.0.0.4:1\"")).status, 201);
+  EXPECT_EQ(fleet_.status().size(), 3U);
+}
+
+// Case D49: http is assumed, and that is said.
+TEST_F(AdminSiteTest, AUrlWithoutASchemeIsAddedWithAWarning) {
+  AdminSite admin = site();
+  for (const char* body : {"\"127.0.0.1:1\"", R"({"url":"localhost:8123"})"}) {
+    const AdminSite::Reply reply = admin.answer(request("POST", "/v1/replicas", body));
+    EXPECT_EQ(reply.status, 201) << reply.body;
+    EXPECT_THAT(reply.body, HasSubstr("\"warning\":\"'"));
+    EXPECT_THAT(reply.body, HasSubstr("has no scheme: http:// is assumed"));
+  }
+}
+
+TEST_F(AdminSiteTest, SignalsThatAreNotKnownAreNull) {
+  AdminSite admin = site();
+  const auto push = [&](const char* signals) {
+    const std::string body =
+        std::string(R"({"replica":"http://10.0.0.1:8000","timestamp":1000000,)") + R"("signals":)" +
+        signals + "}";
+    EXPECT_EQ(admin.answer(request("POST", "/v1/signals", body)).status, 200);
+    return admin.answer(request("GET", "/v1/replicas/0")).body;
+  };
+  EXPECT_THAT(push(R"({"kv_usage":0.5})"),
+              HasSubstr(R"("kv_capacity_tokens":null,"block_tokens":null})"));
+  EXPECT_THAT(push(R"({"kv_capacity_tokens":5000,"block_tokens":16})"),
+              HasSubstr(R"("kv_capacity_tokens":5000,"block_tokens":16})"));
 }
 
 // A number in quotes is text, as everywhere in JSON.

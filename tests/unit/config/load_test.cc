@@ -20,6 +20,7 @@ namespace {
 using std::chrono::minutes;
 using std::chrono::seconds;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
@@ -101,6 +102,26 @@ class LoadConfig : public testing::Test {
   std::map<std::string, std::string> environment_;
   ConfigContext context_;
 };
+
+TEST_F(LoadConfig, ALoneUrlIsShownAsAList) {
+  EXPECT_EQ(fault("replicas: http://a:1\n"),
+            "pointsman.yaml:1: replicas: is not a list of URLs (write [http://a:1])");
+}
+
+// 1MB is nearly 1MiB, but that is more than the key takes.
+TEST_F(LoadConfig, AHintIsSomethingThatIsAllowed) {
+  EXPECT_THAT(fault("limits: {head: 1MB}\n"), Not(HasSubstr("write")));
+  EXPECT_THAT(fault("limits: {head: 16kb}\n"), HasSubstr("write 16KiB"));
+  EXPECT_THAT(fault("health: {timeout: 5}\n"), HasSubstr("write 5s"));
+  EXPECT_THAT(fault("health: {timeout: 5000}\n"), Not(HasSubstr("write")));
+}
+
+TEST_F(LoadConfig, ATabBeforeTheTextIsCalledOne) {
+  for (const char* text :
+       {"policy:\n\tpreset: least_kv\n", "policy:\n  preset: x\n  \tchoices: 2\n"}) {
+    EXPECT_THAT(fault(text), EndsWith(": a tab before the text: YAML is indented with spaces"));
+  }
+}
 
 TEST_F(LoadConfig, ThreeLinesAreEnough) {
   const Config config = good(
@@ -412,7 +433,11 @@ TEST(ConfigWarnings, NameWhatIsDoubtful) {
   config.pools[0].replicas.resize(1);
   EXPECT_THAT(warnings_of(config), HasSubstr("has one replica"));
   config.pools[0].replicas.resize(2);
+  for (ReplicaConfig& replica : config.pools[0].replicas) replica.url = "http://a:1";
   EXPECT_EQ(warnings_of(config), "");
+  EXPECT_EQ(replica_url_warning("a:1"), "'a:1' has no scheme: http:// is assumed");
+  EXPECT_THAT(replica_url_warning("a:1/v1"),
+              testing::AllOf(HasSubstr("no scheme"), HasSubstr("; 'a:1/v1' ends in /v1")));
 
   config.limits.longest_generation = minutes(90);
   EXPECT_THAT(warnings_of(config), HasSubstr("timeouts.first_byte_plain (1h) is below"));

@@ -88,8 +88,46 @@ TEST(ReplicaUrl, RefusesWhatItDoesNotUnderstand) {
                            "http://[::1%]",
                            "http://h h",
                            "http://h:80:80",
-                           "unix:///run/x"}) {
+                           "unix:///run/x",
+                           "5",
+                           "true",
+                           "models.test",
+                           "5:80",
+                           "http://1.2.3.4.5:1",
+                           "http://1.2.3:1",
+                           "http://1.2.3.256:1",
+                           "http://host.7:1",
+                           "http://-x:1",
+                           "http://x-:1",
+                           "http://a..b:1",
+                           "http://.a:1",
+                           "http://[:::1]:1",
+                           "http://[1::2::3]",
+                           "http://[1:2:3:4:5:6:7]",
+                           "http://[1:2:3:4:5:6:7:8:9]",
+                           "http://[1:2:3:4:5:6:7::8]",
+                           "http://[12345::1]",
+                           "http://[1:2:3:4:5:6:7:]",
+                           "http://[::1.2.3.256]",
+                           "http://[::1.2.3.4:5]",
+                           "http://10.0.0.08:1",
+                           "http://h/a/../b",
+                           "http://h/..",
+                           "http://h/./b",
+                           "http://h/%2E%2e/b",
+                           "http://h/.%2e"}) {
     EXPECT_FALSE(parse_replica_url(text).ok()) << text;
+  }
+}
+
+TEST(ReplicaUrl, TakesWhatOnlyLooksStrange) {
+  for (const char* text :
+       {"http://host_1:80", "http://host.test.:80", "http://7up.test", "http://1.2.3.4.test",
+        "http://10.0.0.1", "http://[fe80::1%eth0]:80", "http://[::ffff:10.0.0.1]:80",
+        "http://h/...", "http://h/a..b", "http://[::]", "http://[1::]", "http://[1:2:3:4:5:6:7:8]",
+        "http://[1:2:3:4:5:6:1.2.3.4]", "http://[1:2::7:8]:1", "http://h/.well-known",
+        "localhost:8000", "a--b:1"}) {
+    EXPECT_TRUE(parse_replica_url(text).ok()) << text;
   }
 }
 

@@ -84,7 +84,11 @@ TEST(HttpServer, BodyOverTheLimitIs413EvenWhileTheClientStillSends) {
   RawClient lengthy(served.port());
   lengthy.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n" +
                std::string(300'000, 'x'));
-  EXPECT_THAT(lengthy.read_to_end(), StartsWith("HTTP/1.1 413 "));
+  const std::string answer = lengthy.read_to_end();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 413 "));
+  EXPECT_THAT(answer, HasSubstr("Content-Type: application/json\r\n"));
+  EXPECT_THAT(answer, EndsWith(R"({"error":{"message":"the body is larger than this server takes",)"
+                               R"("type":"invalid_request_error","param":null,"code":null}})"));
   RawClient chunky(served.port());
   chunky.send("POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3e9\r\n" +
               std::string(1001, 'x') + "\r\n0\r\n\r\n");
