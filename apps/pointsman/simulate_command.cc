@@ -36,6 +36,7 @@ void add_simulate_command(CLI::App& app) {
     add_simulate_flags(*command, *flags);
     command->callback([flags, &experiment] { run_experiment(experiment, *flags); });
   }
+  add_simulate_calibrate_command(*simulate);
   add_simulate_tune_command(*simulate);
 }
 

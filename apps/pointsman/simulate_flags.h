@@ -19,6 +19,8 @@ struct SimulateFlags {
 // `simulate run`: any scenario under any policies.
 void add_simulate_run_command(CLI::App& simulate);
 
+// `simulate calibrate`: an engine's constants from measured requests.
+void add_simulate_calibrate_command(CLI::App& simulate);
 // `simulate tune`: the configuration that suits a scenario best.
 void add_simulate_tune_command(CLI::App& simulate);
 
