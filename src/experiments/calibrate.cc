@@ -168,7 +168,7 @@ std::string shown(const Constant& constant, const Estimate& value) {
 }
 
 std::string scenario_text(const EngineFit& fit, std::size_t replicas,
-                          const CalibrateOptions& options, const std::vector<bool>& told) {
+                          const CalibrateOptions& options, const std::vector<std::string>& doubts) {
   std::string text = "replicas:\n  - count: " + std::to_string(replicas) + "\n    engine:\n";
   text += "      # blocks and max_num_seqs: as the engines say when they start\n";
   text += "      max_num_batched_tokens: " + std::to_string(options.max_num_batched_tokens) + "\n";
@@ -177,7 +177,7 @@ std::string scenario_text(const EngineFit& fit, std::size_t replicas,
     const std::string_view name = key.substr(key.find('.') + 1);
     text += key.starts_with("measure.") ? "measure:\n  " : "      ";
     text += std::string(name) + ": " + number_text(kConstants[i].value(fit));
-    if (!told[i]) text += "  # not told by this log";
+    if (!doubts[i].empty()) text += "  # " + doubts[i];
     text += '\n';
   }
   return text;
@@ -251,7 +251,7 @@ Result<Calibration> run_calibrate(const std::string& path, const CalibrateOption
       .set("prefills_fitted", prefills.fitted.size())
       .set("decodes_fitted", decodes.fitted.size())
       .set("resamples", count);
-  std::vector<bool> told_all;
+  std::vector<std::string> doubts;
   for (const Constant& constant : kConstants) {
     std::vector<double> values;
     for (const std::optional<EngineFit>& one : fits) {
@@ -265,12 +265,13 @@ Result<Calibration> run_calibrate(const std::string& path, const CalibrateOption
     row.set("model", "constant").set("key", constant.key);
     const Estimate estimate{value, std::min(low, value), std::max(high, value)};
     row.set("value", estimate).set("shown", shown(constant, estimate));
-    const std::string_view verdict = !is_there ? "not told: shipped value, or a share of a sum"
-                                     : narrow  ? "told"
-                                               : "hardly told: wide interval";
+    const std::string_view verdict =
+        !is_there ? "not told by this log: shipped value, or a share of a sum"
+        : narrow  ? "told"
+                  : "hardly told by this log: wide interval";
     row.set("told", is_there && narrow).set("verdict", verdict).set("needs", constant.needs);
     report.rows.push_back(std::move(row));
-    told_all.push_back(is_there && narrow);
+    doubts.emplace_back(is_there && narrow ? std::string_view() : verdict);
     if (!(is_there && narrow)) {
       report.notes.push_back(std::string(constant.key) + " could not be told well: it needs " +
                              std::string(constant.needs) + ".");
@@ -316,7 +317,7 @@ Result<Calibration> run_calibrate(const std::string& path, const CalibrateOption
         "--enable-prompt-tokens-details.");
   }
   calibration.scenario =
-      scenario_text(*fit, options.replica.empty() ? log.replicas.size() : 1, options, told_all);
+      scenario_text(*fit, options.replica.empty() ? log.replicas.size() : 1, options, doubts);
   return calibration;
 }
 

@@ -4,8 +4,10 @@ import csv
 import io
 import json
 import math
+import random
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -249,3 +251,56 @@ def test_tune_says_what_it_cannot_do(words, said):
     done = simulate("tune", "ref70", "--quick", *words)
     assert done.returncode != 0
     assert said in done.stderr
+
+
+def access_line(number, prompt, output, ttft_ms, itl_ms):
+    """A request that was alone on its engine, as `pointsman serve` logs it."""
+    at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(1_769_862_896 + 60 * number))
+    line = {"at": at, "replica": "http://a:8000", "status": 200, "tries": 1, "stream": True}
+    line |= {"prompt_tokens": prompt, "output_tokens": output, "ttft_ms": round(ttft_ms, 1)}
+    return json.dumps(line | {"whole_ms": round(ttft_ms + (output - 1) * itl_ms, 1)}) + "\n"
+
+
+def test_calibrate_finds_what_a_step_costs(tmp_path):
+    log, file, scenario = (tmp_path / name for name in ("access.log", "c.json", "fleet.yaml"))
+    chance = random.Random(1)
+    lines = []
+    for number in range(300):
+        prompt, output = int(10 ** chance.uniform(1.5, 3.8)), chance.randint(20, 200)
+        # t0 4 ms, tw 8 ms, tc 50 us, tkv 60 ns, and 5 ms of network; 2 % of noise.
+        ttft = (9 + max(8, 0.05 * prompt)) * chance.gauss(1, 0.02)
+        lines.append(access_line(number, prompt, output, ttft, 12 + 60e-6 * (prompt + output / 2)))
+    log.write_text("".join(lines))
+    done = simulate("calibrate", log, "--quick", "--json", file)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(file.read_text())["rows"]
+    found = {row["key"]: row for row in rows if row["model"] == "constant"}
+    assert found["engine.token_s"]["value"] == pytest.approx(50e-6, rel=0.04)
+    assert found["engine.weights_s"]["value"] == pytest.approx(0.008, rel=0.15)
+    assert found["engine.step_s"]["value"] == pytest.approx(0.004, rel=0.3)
+    assert found["engine.context_s"]["value"] == pytest.approx(60e-9, rel=0.05)
+    assert not found["engine.sequence_s"]["told"]  # never two requests at once
+    assert 0.01 < find(rows, what="TTFT")["mape"] < 0.03
+    assert find(rows, what="ITL")["mape"] < 0.01
+
+    # What is printed below the tables is a scenario.
+    scenario.write_text(done.stdout[done.stdout.index("\nreplicas:") :] + "arrivals: {rate: 1}\n")
+    ran = simulate("run", scenario, "--policy", "least_work", "--requests", 200, "--seeds", 1)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", ":1: there is no request in this file"),
+        ("TIMESTAMP,ContextTokens,GeneratedTokens\n", ":1: is not a line of the access log"),
+        (access_line(0, 9, 9, 9, 9) + "{}\n", ":2: is not a line of the access log"),
+        (access_line(0, 9, 9, 9, 9) * 9, ":9: too few requests: 9 of 9 can be used, 50 are needed"),
+    ],
+)
+def test_calibrate_refuses_other_files(tmp_path, text, said):
+    log = tmp_path / "access.log"
+    log.write_text(text)
+    done = simulate("calibrate", log)
+    assert done.returncode == 1
+    assert f"{log}{said}" in done.stderr
