@@ -68,9 +68,9 @@ constexpr std::array kFaults = {
     Word{"slows", FaultKind::kSlows},     Word{"stops_reporting", FaultKind::kStopsReporting},
     Word{"reports", FaultKind::kReports}, Word{"joins", FaultKind::kJoins}};
 
-template <typename Owner, typename Value, std::size_t N>
+template <typename Owner, typename Value, std::size_t kCount>
 void add_word(std::vector<Key<Owner>>& table, std::string path, Value& (*reach)(Owner&),
-              const std::array<Word<Value>, N>& words, const char* help) {
+              const std::array<Word<Value>, kCount>& words, const char* help) {
   Key<Owner> key;
   key.path = std::move(path);
   key.type = "word";
@@ -323,7 +323,7 @@ Key<Arm> arm_key(std::string_view path, std::string_view scenario_path,
     key.help = "Instead of `" + one.path + "`.";
     key.read = [read = one.read, member, reach](Arm& arm, const YamlNode& node) -> Result<void> {
       Scenario scenario;
-      const Result<void> outcome = read(scenario, node);
+      Result<void> outcome = read(scenario, node);
       if (outcome) arm.*member = reach(scenario);
       return outcome;
     };
@@ -348,7 +348,7 @@ Key<Arm> saturation_key(std::string_view name, double SaturationLimits::* member
     key.allowed = one.allowed;
     key.read = [read = one.read, member](Arm& arm, const YamlNode& node) -> Result<void> {
       Scenario scenario;
-      const Result<void> outcome = read(scenario, node);
+      Result<void> outcome = read(scenario, node);
       if (!outcome) return outcome;
       if (!arm.saturation) arm.saturation.emplace();
       (*arm.saturation).*member = scenario.balancers.saturation.*member;

@@ -1,8 +1,9 @@
 #include "sim/cluster.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -56,7 +57,7 @@ class Recorder : public RunLog {
 };
 
 bool same_bits(double a, double b) {
-  return std::memcmp(&a, &b, sizeof a) == 0;
+  return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b);
 }
 
 class Policies : public testing::TestWithParam<std::string> {};

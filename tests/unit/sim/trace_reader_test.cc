@@ -11,7 +11,7 @@ namespace pointsman::sim {
 namespace {
 
 class Trace : public testing::Test {
- protected:
+ public:
   void write(const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
   ~Trace() override { std::remove(path.c_str()); }
 
