@@ -101,6 +101,13 @@ def test_killing_one_of_four_replicas_fails_no_request_without_a_byte(start):
     assert failed_without_a_byte == []
     assert good > 48 * 5
     until(lambda: charges(router) == 0, what="all charges released")
-    (gone,) = [replica for replica in replicas_of(router) if replica["url"] == victim.url]
-    assert not gone["usable"]
-    assert gone["why"]
+
+    def seen():
+        (gone,) = [replica for replica in replicas_of(router) if replica["url"] == victim.url]
+        assert not gone["usable"]
+        return gone["state"], gone["why"]
+
+    # The requests find it first; the next probe says how its port answers.
+    until(lambda: seen() == ("gone", "gone: connection refused"), what="why it is gone")
+    line = f"warning replica {victim.url} is out: gone: connection refused"
+    until(lambda: line in router.output(), what="the log says that it is gone")
