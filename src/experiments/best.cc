@@ -22,8 +22,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kSettings = 100;
-constexpr int kQuickSettings = 15;
+constexpr int kSettings = 60;
+constexpr int kQuickSettings = 12;
 // Runs of each setting: its figure is their mean.
 constexpr std::uint64_t kRuns = 2;
 constexpr std::uint64_t kNamedRequests = 15'000;
@@ -392,14 +392,15 @@ Result<Report> run_best(const ExperimentOptions& options, const Registry& regist
   const auto count = static_cast<std::size_t>(seeds_or(options, kSettings, kQuickSettings));
   const std::uint64_t first = kFirstSeed + options.first_seed - 1;
   CompareOptions compare;
-  compare.seeds = std::max(2, static_cast<int>(count) / 5);
+  compare.seeds = std::max(2, static_cast<int>(count) / 3);
+  const int change_seeds = std::max(2, static_cast<int>(count) / 6);
   compare.first_seed = first;
   compare.jobs = options.jobs > 0 ? options.jobs : default_jobs();
   const std::vector<Case> plain = named_cases(options);
   const std::vector<Case> changed = change_cases(options);
   const std::size_t setting_runs = (arms_for(1).size() + option_arms(1).size()) * kRuns;
   const std::size_t all =
-      runs_of(plain, compare.seeds) + runs_of(changed, compare.seeds) + count * setting_runs;
+      runs_of(plain, compare.seeds) + runs_of(changed, change_seeds) + count * setting_runs;
   std::size_t before = 0;
   compare.progress = [&](std::size_t done, std::size_t of) {
     if (options.progress) options.progress(before + done, all);
@@ -424,6 +425,7 @@ Result<Report> run_best(const ExperimentOptions& options, const Registry& regist
     Record& row = report.rows.emplace_back();
     set_common(row, variants[i], "option", settings, arms.size() + i, kBest);
   }
+  const int named_seeds = std::exchange(compare.seeds, change_seeds);
   const std::vector<Record> changes = case_rows(changed, "change", registry, compare);
   report.rows.insert(report.rows.end(), changes.begin(), changes.end());
   for (std::size_t i = 0; i < count; ++i) {
@@ -432,13 +434,14 @@ Result<Report> run_best(const ExperimentOptions& options, const Registry& regist
 
   report.experiment = "best";
   report.title = "The default policy against affinity and segregation: " + std::to_string(count) +
-                 " random settings, " + std::to_string(compare.seeds) + " runs of each named one";
+                 " random settings, " + std::to_string(named_seeds) + " runs of each named one";
   report.seeds = static_cast<int>(count);
   report.scenario.set("settings", count)
       .set("first_seed", first)
       .set("runs_per_setting", kRuns)
       .set("requests_per_run", options.quick ? kQuickRequests : kRequests)
-      .set("named_runs", compare.seeds)
+      .set("named_runs", named_seeds)
+      .set("change_runs", change_seeds)
       .set("named_requests", options.quick ? kQuickRequests : kNamedRequests)
       .set("load_low", kLowLoad)
       .set("load_high", kHighLoad);
