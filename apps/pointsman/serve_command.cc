@@ -182,8 +182,8 @@ class Serve {
       orca_.report(replica, value, Reactor::steady_clock().now());
     };
     proxy_ = std::make_unique<ProxyServer>(options, dependencies);
-    const Result<void> listening = proxy_->listen();
-    if (!listening) fail("listen: " + listening.error().message + in_use_remedy("listen"));
+    const Result<void> bound = proxy_->bind();
+    if (!bound) fail("listen: " + bound.error().message + in_use_remedy("listen"));
   }
 
   static std::string in_use_remedy(const std::string& what) {
@@ -192,7 +192,8 @@ class Serve {
 
   void open_data_port() {
     if (draining_) return;
-    proxy_->start();
+    const Result<void> started = proxy_->start();
+    if (!started) fail("listen: " + started.error().message + in_use_remedy("listen"));
     serving_ = true;
     std::printf("listening on http://%s\n", authority_of(listen_address_, proxy_->port()).c_str());
     std::fflush(stdout);

@@ -52,7 +52,7 @@ Listener::Listener(Reactor& reactor, Options options, Accept accept)
       accept_(std::move(accept)),
       again_([this] { on_rest_over(); }) {}
 
-Result<void> Listener::listen(std::string_view address, std::uint16_t port) {
+Result<void> Listener::bind(std::string_view address, std::uint16_t port) {
   const auto failed = [&](const std::error_code& error) {
     close();
     return Error{ErrorKind::kInternal, "cannot listen on " + std::string(address) + ":" +
@@ -72,7 +72,8 @@ Result<void> Listener::listen(std::string_view address, std::uint16_t port) {
       !set_option(socket_, IPPROTO_TCP, TCP_NODELAY, 1) ||
       !set_option(socket_, IPPROTO_TCP, TCP_NOTSENT_LOWAT, options_.unsent_limit) ||
       ::bind(socket_, endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0 ||
-      ::listen(socket_, options_.backlog) != 0) {
+      // While bound only, the port would be free for whoever asks to reuse addresses.
+      !set_option(socket_, SOL_SOCKET, SO_REUSEADDR, 0)) {
     return failed({errno, std::system_category()});
   }
   auto size = static_cast<socklen_t>(endpoint.capacity());
@@ -82,6 +83,17 @@ Result<void> Listener::listen(std::string_view address, std::uint16_t port) {
   endpoint.resize(size);
   port_ = endpoint.port();
   return {};
+}
+
+Result<void> Listener::listen() {
+  // Clients' connections inherit it: those in TIME_WAIT may not keep a restart from the port.
+  if (set_option(socket_, SOL_SOCKET, SO_REUSEADDR, 1) &&
+      ::listen(socket_, options_.backlog) == 0) {
+    return {};
+  }
+  const std::error_code error(errno, std::system_category());
+  return Error{ErrorKind::kInternal,
+               "cannot listen on port " + std::to_string(port_) + ": " + error.message()};
 }
 
 void Listener::start() {

@@ -20,7 +20,7 @@ namespace pointsman {
 // Accepted sockets are non-blocking and inherit from the listening socket: TCP_NODELAY, keepalive,
 // and TCP_NOTSENT_LOWAT, which bounds what a client that reads nothing makes the kernel hold.
 //
-// For the reactor's thread only; listen() also before run().
+// For the reactor's thread only; bind() and listen() also before run().
 class Listener final : private Poller::Source {
  public:
   struct Options {
@@ -35,11 +35,14 @@ class Listener final : private Poller::Source {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  // `address`: an IP address; port 0: any free one, see port(). Connections queue from here on.
-  Result<void> listen(std::string_view address, std::uint16_t port);
+  // `address`: an IP address; port 0: any free one, see port(). Connections are still refused, and
+  // the port is closed to all others but listeners of this user's processes.
+  Result<void> bind(std::string_view address, std::uint16_t port);
+  // Connections queue from here on.
+  Result<void> listen();
   [[nodiscard]] std::uint16_t port() const { return port_; }
 
-  // Starts to take connections.
+  // Starts to take connections. After listen().
   void start();
   // New connections are refused from here on.
   void close();

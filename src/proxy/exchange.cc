@@ -462,7 +462,7 @@ void Exchange::write_log(TimePoint now) {
   if (observer_.output_tokens()) record.output_tokens = *observer_.output_tokens();
   record.request_bytes = body_.payload_bytes();
   record.response_bytes = response_bytes_;
-  if (first_token_seen_) record.ttft = first_token_at_ - started_;
+  if (first_token_at_ != TimePoint{}) record.ttft = first_token_at_ - started_;
   record.whole = now - started_;
   shard_.access_log()->write(record);
 }

@@ -162,6 +162,8 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   void send_head_and(std::string_view body);
   void forward(std::string_view bytes);
   void observe(std::string_view payload);
+  [[nodiscard]] bool answer_is_good() const;
+  void first_byte_of_other();
   void learn_response(TimePoint now);
   void drop_request();
   void keep_upstream();

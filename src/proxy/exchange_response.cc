@@ -145,11 +145,15 @@ bool Exchange::may_be_retried(int status) {
 
 void Exchange::observe(std::string_view payload) {
   const int outputs = observer_.take(payload, shard_.answer_reader());
-  if (!event_stream_ && !facts_.stream) return;
+  if (!event_stream_ && !facts_.stream) {
+    if (rule_.api == Api::kOther && !first_token_seen_ && answer_is_good()) first_byte_of_other();
+    return;
+  }
   if (observer_.response_id() != 0 && !response_learnt_) learn_response(shard_.reactor().now());
   if (!observer_.first_token()) return;
   const TimePoint now = shard_.reactor().now();
   if (!first_token_seen_) {
+    if (!answer_is_good()) return;  // an error shows nothing of how fast the replica computes
     first_token_seen_ = true;
     first_token_at_ = last_output_at_ = now;
     if (event_stream_) {
@@ -163,6 +167,19 @@ void Exchange::observe(std::string_view payload) {
   const Duration each = (now - last_output_at_) / outputs;
   for (int i = 0; i < outputs; ++i) shard_.metrics().itl.observe(each);
   last_output_at_ = now;
+}
+
+bool Exchange::answer_is_good() const {
+  const int status = response_parser_.head().status();
+  return status >= 200 && status < 300;
+}
+
+// Of an answer that is not understood, its first byte stands for its first token: speech or a
+// tunnel goes on for long after its prompt has been computed.
+void Exchange::first_byte_of_other() {
+  first_token_seen_ = true;
+  const TimePoint now = shard_.reactor().now();
+  shard_.deps().router.with([&](Router& router) { router.first_token(charge_, now); });
 }
 
 // A later request that continues this response has to find its replica.
@@ -406,6 +423,7 @@ void Exchange::start_tunnel(std::string_view rest) {
   client_keeps_ = false;
   shard_.metrics().upgrades.add();
   drop_request();
+  first_byte_of_other();
   if (!rest.empty()) forward(rest);
   // What the client sent behind its request belongs to the new protocol.
   InputBuffer& input = client_->input();

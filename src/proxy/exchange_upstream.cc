@@ -336,7 +336,8 @@ void Exchange::judge_and_retry(RetryReason reason) {
   response_head_.clear();
   held_.clear();
   hold_ = Hold::kNone;
-  event_stream_ = false;
+  event_stream_ = first_token_seen_ = response_learnt_ = false;
+  first_token_at_ = TimePoint{};
   observer_.reset();
 
   const RetrySituation situation = {.failure = reason,

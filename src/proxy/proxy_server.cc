@@ -35,6 +35,8 @@ Result<void> check_port_is_free(const std::string& address, std::uint16_t port) 
   if (!error) probe.open(endpoint.protocol(), error);
   if (!error) probe.set_option(asio::socket_base::reuse_address(true), error);
   if (!error) probe.bind(endpoint, error);
+  // A port that another process has bound and does not listen on yet shows only now.
+  if (!error) probe.listen(1, error);
   if (!error) return {};
   return Error{ErrorKind::kInternal,
                "cannot listen on " + address + ":" + std::to_string(port) + ": " + error.message()};
@@ -79,25 +81,29 @@ ProxyServer::~ProxyServer() {
   hub_->shards.clear();
 }
 
-Result<void> ProxyServer::listen() {
+Result<void> ProxyServer::bind() {
   const ProxyOptions& options = shared_->options;
   port_ = options.listen_port;
   if (port_ != 0) {
     if (Result<void> free = check_port_is_free(options.listen_address, port_); !free) return free;
   }
   for (const auto& shard : shards_) {
-    if (Result<void> bound = shard->listen(options.listen_address, port_); !bound) return bound;
+    if (Result<void> bound = shard->bind(options.listen_address, port_); !bound) return bound;
     port_ = shard->port();
   }
   return {};
 }
 
-void ProxyServer::start() {
+Result<void> ProxyServer::start() {
   warn_of_few_descriptors();
+  for (const auto& shard : shards_) {
+    if (Result<void> listening = shard->listen(); !listening) return listening;
+  }
   for (const auto& shard : shards_) {
     shard->reactor().post([shard = shard.get()] { shard->start(); });
     threads_.emplace_back([shard = shard.get()] { shard->reactor().run(); });
   }
+  return {};
 }
 
 void ProxyServer::drain(std::function<void()> done) {

@@ -47,7 +47,7 @@ class ProxyShard;
 // The data plane: one reactor per thread, each with its own listening socket on the same port, its
 // own connections and exchanges. What threads share is in ProxyDependencies, and a few atomics.
 //
-// Life: listen() → start() → drain() → (done) → destruction. May be destroyed at any time; what
+// Life: bind() → start() → drain() → (done) → destruction. May be destroyed at any time; what
 // still runs is then cut. All calls come from one thread, unless stated otherwise.
 class ProxyServer {
  public:
@@ -56,13 +56,13 @@ class ProxyServer {
   ProxyServer(const ProxyServer&) = delete;
   ProxyServer& operator=(const ProxyServer&) = delete;
 
-  // Binds the port. From here on connections queue; start() takes them. Fails where another program
-  // has the port.
-  Result<void> listen();
+  // Takes the port, which still refuses connections: nobody waits for an answer before start().
+  // Fails where another program has it.
+  Result<void> bind();
   [[nodiscard]] std::uint16_t port() const { return port_; }
 
-  // Starts the threads.
-  void start();
+  // Opens the port and starts the threads.
+  Result<void> start();
 
   // Leaves in peace: unready at once (/health, /readyz); after shutdown_delay no new connections,
   // idle ones closed, answers close theirs; what runs may finish within shutdown_grace and is then

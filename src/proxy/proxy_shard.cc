@@ -47,8 +47,12 @@ ProxyShard::~ProxyShard() {
   listener_.close();
 }
 
-Result<void> ProxyShard::listen(std::string_view address, std::uint16_t port) {
-  return listener_.listen(address, port);
+Result<void> ProxyShard::bind(std::string_view address, std::uint16_t port) {
+  return listener_.bind(address, port);
+}
+
+Result<void> ProxyShard::listen() {
+  return listener_.listen();
 }
 
 void ProxyShard::start() {

@@ -67,7 +67,8 @@ class ProxyShard {
   ~ProxyShard();
 
   // --- for the server, before the thread starts or by reactor().post() ------------------------
-  Result<void> listen(std::string_view address, std::uint16_t port);
+  Result<void> bind(std::string_view address, std::uint16_t port);
+  Result<void> listen();
   [[nodiscard]] std::uint16_t port() const { return listener_.port(); }
   void start();
   void drain();

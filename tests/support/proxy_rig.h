@@ -59,9 +59,10 @@ class ProxyRig {
                                                                   .append_models = append_models,
                                                                   .refresh_models = refresh_models,
                                                                   .orca_report = orca_report});
-    const Result<void> listening = server_->listen();
-    ASSERT_TRUE(listening.ok()) << listening.error().message;
-    server_->start();
+    const Result<void> bound = server_->bind();
+    ASSERT_TRUE(bound.ok()) << bound.error().message;
+    const Result<void> started = server_->start();
+    ASSERT_TRUE(started.ok()) << started.error().message;
   }
   void stop() { server_.reset(); }
 
@@ -72,6 +73,10 @@ class ProxyRig {
 
   [[nodiscard]] std::int32_t in_flight(ReplicaIndex replica) {
     return router_->with([&](Router& router) { return router.ledger()[replica].in_flight; });
+  }
+  // Of those, the ones without a first token.
+  [[nodiscard]] std::int32_t awaiting_first_token(ReplicaIndex replica) {
+    return router_->with([&](Router& router) { return router.ledger()[replica].awaiting; });
   }
   template <typename Read>
   [[nodiscard]] auto sum(Read&& read) {

@@ -198,6 +198,39 @@ TEST_F(Failure, StatusesThatSayNotHereAreTriedElsewhere) {
   }
 }
 
+// The error of the first try is no first token, neither there nor of the answer that comes.
+TEST(Retried, AStreamsFirstTokenIsItsOwn) {
+  std::atomic<bool> taken{false};
+  std::promise<void> end;
+  const auto serve = [&](FakeConnection& connection) {
+    connection.read_request();
+    if (!taken.exchange(true)) return connection.send_json(R"({"error":"busy"})", 503);
+    connection.begin_stream();
+    connection.send_chunk(kToken);
+    end.get_future().wait();
+    connection.end_stream();
+    connection.read_to_end();
+  };
+  FakeReplica a(serve);
+  FakeReplica b(serve);
+  ProxyRig rig;
+  const ReplicaIndex first = rig.add(a.port());
+  const ReplicaIndex second = rig.add(b.port());
+  rig.start();
+  RawClient client(rig.port());
+  client.send(post("/v1/chat/completions", kStream));
+  client.read_until(kToken);
+  EXPECT_TRUE(ProxyRig::eventually(
+      [&] { return rig.awaiting_first_token(first) + rig.awaiting_first_token(second) == 0; }));
+  EXPECT_EQ(rig.in_flight(first) + rig.in_flight(second), 1);
+  EXPECT_EQ(rig.sum([](const ProxyMetrics::Shard& shard) { return shard.ttft.value().count(); }),
+            1U);
+  end.set_value();
+  client.read_until("0\r\n\r\n");
+  client.close();
+  rig.stop();
+}
+
 TEST_F(Failure, AnEngineThatShutsDownIsPassedOverAndTakenOut) {
   start([](FakeConnection& connection) {
     connection.read_request();

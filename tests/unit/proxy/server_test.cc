@@ -302,6 +302,9 @@ TEST(Upgrade, BytesGoBothWaysAndACloseReachesTheOtherSide) {
       "Upgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\n");
   const std::string answer = client.read_until("\r\n\r\n");
   EXPECT_THAT(answer, StartsWith("HTTP/1.1 101"));
+  EXPECT_TRUE(ProxyRig::eventually([&] { return rig.awaiting_first_token(index) == 0; }))
+      << "the session is open, nothing is queued";
+  EXPECT_EQ(rig.in_flight(index), 1);
   EXPECT_THAT(answer, HasSubstr("Upgrade: websocket\r\n"));
   EXPECT_THAT(answer, HasSubstr("Connection: Upgrade\r\n"));
   EXPECT_THAT(answer, HasSubstr("Sec-WebSocket-Accept: x\r\n"));
@@ -331,6 +334,35 @@ TEST(Upgrade, AReplicasCloseReachesTheClient) {
   client.send(
       "GET /v1/realtime HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
   EXPECT_THAT(client.read_to_end(), EndsWith("bye"));
+  rig.stop();
+}
+
+// Speech, for one: what it says is not understood, yet its prompt has been computed.
+TEST(OtherPaths, TheFirstBodyByteIsTheFirstToken) {
+  std::promise<void> begin;
+  std::promise<void> end;
+  FakeReplica replica([&](FakeConnection& connection) {
+    connection.read_request();
+    begin.get_future().wait();
+    connection.send("HTTP/1.1 200 OK\r\nContent-Type: audio/wav\r\nContent-Length: 8\r\n\r\nRIFF");
+    end.get_future().wait();
+    connection.send("data");
+    connection.read_to_end();
+  });
+  ProxyRig rig;
+  const ReplicaIndex index = rig.add(replica.port());
+  rig.start();
+  RawClient client(rig.port());
+  client.send(post("/v1/audio/speech", R"({"model":"m1","input":"hi"})"));
+  EXPECT_TRUE(ProxyRig::eventually([&] { return rig.in_flight(index) == 1; }));
+  EXPECT_EQ(rig.awaiting_first_token(index), 1);
+  begin.set_value();
+  client.read_until("RIFF");
+  EXPECT_TRUE(ProxyRig::eventually([&] { return rig.awaiting_first_token(index) == 0; }));
+  EXPECT_EQ(rig.in_flight(index), 1);
+  end.set_value();
+  EXPECT_EQ(client.read_exactly(4), "data");
+  client.close();
   rig.stop();
 }
 
@@ -440,32 +472,68 @@ TEST(Leaving, AServerWithRunningExchangesCanBeDestroyed) {
   EXPECT_EQ(idle.read_to_end(), "");
 }
 
+// A data plane that has no replica and is started by the test.
+struct BareServer {
+  explicit BareServer(std::uint16_t port) {
+    options.listen_address = "127.0.0.1";
+    options.listen_port = port;
+    std::vector<std::unique_ptr<Pipeline>> pipelines;
+    PolicySpec spec;
+    spec.preset = "random";
+    pipelines.push_back(std::move(*make_registry().build(spec)));
+    router = std::make_unique<SharedRouter>(Router::Options{}, std::move(pipelines));
+    server = std::make_unique<ProxyServer>(options, ProxyDependencies{.fleet = fleet,
+                                                                      .router = *router,
+                                                                      .activity = activity,
+                                                                      .resolver = resolver,
+                                                                      .metrics = metrics,
+                                                                      .access_log = nullptr,
+                                                                      .append_models = nullptr,
+                                                                      .refresh_models = nullptr,
+                                                                      .orca_report = nullptr});
+  }
+
+  ProxyOptions options;
+  Fleet fleet{{{"general", PoolPurpose::kGeneral}}, HealthOptions{}, Reactor::steady_clock()};
+  std::unique_ptr<SharedRouter> router;
+  ReplicaActivity activity;
+  Resolver resolver;
+  ProxyMetrics metrics{1};
+  std::unique_ptr<ProxyServer> server;
+};
+
 TEST(Listening, FailsWhereThePortIsTaken) {
   ProxyRig first;
   first.start();
-  ProxyOptions options;
-  options.listen_address = "127.0.0.1";
-  options.listen_port = first.port();
-  Fleet fleet({{"general", PoolPurpose::kGeneral}}, HealthOptions{}, Reactor::steady_clock());
-  std::vector<std::unique_ptr<Pipeline>> pipelines;
-  PolicySpec spec;
-  spec.preset = "random";
-  pipelines.push_back(std::move(*make_registry().build(spec)));
-  SharedRouter router(Router::Options{}, std::move(pipelines));
-  ReplicaActivity activity;
-  Resolver resolver;
-  ProxyMetrics metrics(1);
-  ProxyServer second(options, ProxyDependencies{.fleet = fleet,
-                                                .router = router,
-                                                .activity = activity,
-                                                .resolver = resolver,
-                                                .metrics = metrics,
-                                                .access_log = nullptr,
-                                                .append_models = nullptr,
-                                                .refresh_models = nullptr,
-                                                .orca_report = nullptr});
-  EXPECT_FALSE(second.listen().ok());
+  EXPECT_FALSE(BareServer(first.port()).server->bind().ok());
   first.stop();
+}
+
+// While the first probes run, the port is taken; whoever asks for it is not kept waiting.
+TEST(Listening, BeforeTheStartThePortIsTakenAndRefuses) {
+  BareServer first(0);
+  ASSERT_TRUE(first.server->bind().ok());
+  const std::uint16_t port = first.server->port();
+  const auto connects = [port] {
+    asio::io_context io;
+    asio::ip::tcp::socket socket(io);
+    std::error_code error;
+    socket.connect({asio::ip::address_v4::loopback(), port}, error);
+    return !error;
+  };
+  EXPECT_FALSE(connects());
+  EXPECT_FALSE(BareServer(port).server->bind().ok());
+  ASSERT_TRUE(first.server->start().ok());
+  RawClient client(port);
+  client.send(get("/healthz"));
+  EXPECT_THAT(client.read_answer(), StartsWith("HTTP/1.1 200"));
+  // The server closes first: its connections in TIME_WAIT do not keep the port.
+  first.server.reset();
+  EXPECT_EQ(client.read_to_end(), "");
+  BareServer second(port);
+  EXPECT_TRUE(second.server->bind().ok());
+  EXPECT_TRUE(second.server->start().ok());
+  EXPECT_TRUE(connects());
 }
 
 // Two threads, two ports' worth of clients, replicas that come and go: nothing is lost.
