@@ -169,6 +169,8 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   void keep_upstream();
   void complete();
   void retry_answer();
+  void retry_part_of_answer();
+  void report_unwilling(int status, bool draining);
   [[nodiscard]] bool may_be_retried(int status);
   void lose_answer(std::string_view message);
   void cut(CutReason reason, ErrorKind kind, std::string_view message);

@@ -119,6 +119,7 @@ void Exchange::on_response_head(std::string_view head_bytes, std::string_view re
     shard_.arm(hold_timer_, shard_.options().timeouts.head_hold);
   } else if (may_be_retried(status)) {
     hold_ = Hold::kRetryable;
+    shard_.arm(hold_timer_, shard_.options().timeouts.error_body);
   } else {
     hold_ = Hold::kNone;
   }
@@ -235,13 +236,15 @@ void Exchange::take_body(std::string_view in) {
 
 // Whether the client's connection can be used again after the answer.
 bool Exchange::write_client_head(std::string& out) {
-  return write_response_head(response_parser_.head(),
-                             {.request_id = request_id(),
-                              .body = response_body_.kind(),
-                              .http10 = http10_,
-                              .keep_alive = keep_alive_ && !shard_.closing_idle(),
-                              .extra = {}},
-                             out);
+  return write_response_head(
+      response_parser_.head(),
+      {.request_id = request_id(),
+       .body = response_body_.kind(),
+       .http10 = http10_,
+       // An early answer does not wait for the rest of its request.
+       .keep_alive = keep_alive_ && request_consumed() && !shard_.closing_idle(),
+       .extra = {}},
+      out);
 }
 
 // Sends the head, what was held of the body, and `body`.
@@ -309,7 +312,14 @@ void Exchange::await_more() {
 
 void Exchange::on_head_hold_over() {
   const IntrusivePtr<ClientConnection> alive(client_);
-  if (hold_ != Hold::kEventStream) return;
+  switch (hold_) {
+    case Hold::kNone:
+      return;
+    case Hold::kRetryable:
+      return retry_part_of_answer();
+    case Hold::kEventStream:
+      break;
+  }
   send_head_and({});
   if (client_->broken()) on_client_gone();
 }
@@ -361,14 +371,35 @@ void Exchange::retry_answer() {
   saved_keeps_ = write_client_head(saved_answer_);
   saved_answer_ += held_;
   saved_status_ = status;
+  report_unwilling(status, draining);
+  hold_ = Hold::kNone;
+  keep_upstream();
+  judge_and_retry(*retry_reason(status));
+}
+
+// The body of an answer that says "not here" does not come in time. Its status has said enough:
+// where another try may be made, it is, and what came of this answer is lost. Otherwise it is the
+// client's, as it comes.
+void Exchange::retry_part_of_answer() {
+  const int status = response_parser_.head().status();
+  const bool draining = status == 500 && held_.find(kDrainingText) != std::string::npos;
+  const bool allowed = (status != 500 || draining) && may_be_retried(status) &&
+                       shard_.shared().retry_budget.has_room(shard_.reactor().now());
+  if (!allowed) {
+    send_head_and({});
+    if (client_->broken()) on_client_gone();
+    return;
+  }
+  report_unwilling(status, draining);
+  judge_and_retry(*retry_reason(status));
+}
+
+void Exchange::report_unwilling(int status, bool draining) {
   if (draining) {
     shard_.deps().fleet.request_found_draining(replica_);
   } else if (status == 502) {
     shard_.deps().fleet.request_failed(replica_, RequestFailure::kServerError);
   }
-  hold_ = Hold::kNone;
-  keep_upstream();
-  judge_and_retry(*retry_reason(status));
 }
 
 // An answer that has begun ends early by its replica's fault.

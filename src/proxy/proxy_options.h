@@ -18,6 +18,7 @@ struct ProxyTimeouts {
   Duration first_byte_plain = std::chrono::minutes(60);   // likewise: the whole making of an answer
   Duration gap = std::chrono::minutes(5);                 // between bytes of an answer
   Duration head_hold = std::chrono::seconds(60);          // a stream's head waits for its body
+  Duration error_body = std::chrono::milliseconds(500);   // of an answer that may be retried
   Duration upstream_idle = std::chrono::seconds(3);
   Duration upstream_unacknowledged = std::chrono::seconds(30);  // TCP_USER_TIMEOUT
   Duration client_head = std::chrono::seconds(10);              // a request's head, from first byte

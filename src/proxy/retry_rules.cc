@@ -51,10 +51,14 @@ std::uint64_t RetryBudget::sum(const Slots& slots, TimePoint now) const {
   return total;
 }
 
-bool RetryBudget::take(TimePoint now) {
+bool RetryBudget::has_room(TimePoint now) const {
   const double allowed =
       std::max(static_cast<double>(minimum_), share_ * static_cast<double>(sum(requests_, now)));
-  if (static_cast<double>(sum(retries_, now)) + 1 > allowed) return false;
+  return static_cast<double>(sum(retries_, now)) + 1 <= allowed;
+}
+
+bool RetryBudget::take(TimePoint now) {
+  if (!has_room(now)) return false;
   add(retries_, now);
   return true;
 }

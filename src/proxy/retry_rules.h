@@ -62,7 +62,9 @@ class RetryBudget {
   explicit RetryBudget(const RetryOptions& options);
 
   void count_request(TimePoint now) { add(requests_, now); }
-  // Whether one more retry fits; if so it is counted.
+  // Whether one more retry fits.
+  [[nodiscard]] bool has_room(TimePoint now) const;
+  // Likewise; if so it is counted.
   [[nodiscard]] bool take(TimePoint now);
 
  private:

@@ -338,7 +338,9 @@ TEST(SlowReplica, MayRefuseABodyBeforeItIsWhole) {
   RawClient client(rig.port());
   client.send("POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 50000000\r\n\r\n" +
               std::string(40'000, 'x'));
-  EXPECT_THAT(client.read_answer(), EndsWith("large"));
+  const std::string answer = client.read_answer();
+  EXPECT_THAT(answer, EndsWith("large"));
+  EXPECT_THAT(answer, HasSubstr("Connection: close\r\n")) << "the rest of the body is not read";
   EXPECT_TRUE(ProxyRig::eventually([&] { return rig.in_flight(index) == 0; }));
   rig.stop();
 }

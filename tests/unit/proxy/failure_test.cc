@@ -198,6 +198,37 @@ TEST_F(Failure, StatusesThatSayNotHereAreTriedElsewhere) {
   }
 }
 
+// The body is for passing on alone: one that stalls or trickles does not keep the next try waiting.
+TEST_F(Failure, AStatusThatSaysNotHereIsEnoughWhereItsBodyDoesNotCome) {
+  rig_.options().timeouts.error_body = milliseconds(20);
+  start([](FakeConnection& connection) {
+    connection.read_request();
+    connection.send("HTTP/1.1 503 Some\r\nContent-Length: 100\r\n\r\nbus");
+    connection.read_to_end();
+  });
+  EXPECT_THAT(ask(), EndsWith(R"({"id":"good"})"));
+  EXPECT_EQ(tries_, 2);
+}
+
+TEST_F(Failure, ASlowErrorThatIsNoneOfThoseIsPassedOnAsItComes) {
+  rig_.options().timeouts.error_body = milliseconds(20);
+  std::promise<void> rest;
+  start([&](FakeConnection& connection) {
+    connection.read_request();
+    connection.send("HTTP/1.1 500 Some\r\nContent-Length: 8\r\n\r\nbo");
+    rest.get_future().wait();
+    connection.send("om boo");
+    connection.read_to_end();
+  });
+  RawClient client(rig_.port());
+  client.send(post("/v1/chat/completions", kChat));
+  EXPECT_THAT(client.read_until("bo"), StartsWith("HTTP/1.1 500 Some"));
+  rest.set_value();
+  EXPECT_EQ(client.read_exactly(6), "om boo");
+  EXPECT_EQ(tries_, 1);
+  client.close();
+}
+
 // The error of the first try is no first token, neither there nor of the answer that comes.
 TEST(Retried, AStreamsFirstTokenIsItsOwn) {
   std::atomic<bool> taken{false};
