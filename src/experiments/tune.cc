@@ -14,6 +14,7 @@
 #include "experiments/tuned_config.h"
 #include "sim/cluster.h"
 #include "sim/run_result.h"
+#include "sim/trace_reader.h"
 
 namespace pointsman::sim {
 namespace {
@@ -28,6 +29,8 @@ constexpr std::size_t kAfterFirst = 6;
 constexpr std::size_t kFinalists = 2;
 // Gains below this are not worth a line in a configuration.
 constexpr double kLeastGain = 0.99;
+// Requests in each half of a trace.
+constexpr std::uint64_t kFewestTraced = 100;
 
 // Values that an option of a preset is tried with.
 struct OptionTries {
@@ -286,6 +289,36 @@ std::size_t most_runs(const std::vector<TunedConfig>& points, const Registry& re
   return runs * static_cast<std::size_t>(options.search_seeds);
 }
 
+// Of a trace the search gets the first half, and the final runs the other.
+Result<std::pair<Scenario, Scenario>> halves(const Scenario& scenario) {
+  std::pair<Scenario, Scenario> both{scenario, scenario};
+  const ArrivalsSpec& arrivals = scenario.arrivals;
+  if (arrivals.kind != ArrivalKind::kTrace) return both;
+  Result<TraceReader> reader = TraceReader::open(arrivals.trace);
+  if (!reader) return reader.error();
+  const std::uint64_t most = arrivals.trace_requests > 0
+                                 ? std::uint64_t{arrivals.trace_skip} + arrivals.trace_requests
+                                 : std::numeric_limits<std::uint32_t>::max();
+  std::uint64_t count = 0;
+  TraceRequest request;
+  for (; count < most; ++count) {
+    const Result<bool> more = reader->next(request);
+    if (!more) return more.error();
+    if (!*more) break;
+  }
+  const std::uint64_t half = count > arrivals.trace_skip ? (count - arrivals.trace_skip) / 2 : 0;
+  if (half < kFewestTraced) {
+    return Error{ErrorKind::kClient, arrivals.trace + ":" + std::to_string(count) +
+                                         ": too few requests to search with one half and to "
+                                         "measure with the other: " +
+                                         std::to_string(2 * kFewestTraced) + " are needed"};
+  }
+  both.first.arrivals.trace_requests = static_cast<std::uint32_t>(half);
+  both.second.arrivals.trace_skip += static_cast<std::uint32_t>(half);
+  both.second.arrivals.trace_requests = static_cast<std::uint32_t>(half);
+  return both;
+}
+
 std::string per_cent(const Estimate& ratio) {
   char text[96];
   std::snprintf(text, sizeof text, "%.1f %% [%.1f, %.1f]", (1 - ratio.mean) * 100,
@@ -330,7 +363,11 @@ Result<Tuning> run_tune(const Scenario& given, const TuneOptions& options,
   scenario.segregated = false;
   scenario.measure.closed_loop_users = 0;
 
-  Search search(scenario, registry, options, *measure);
+  const Result<std::pair<Scenario, Scenario>> parts = halves(scenario);
+  if (!parts) return parts.error();
+  const auto& [searched_scenario, final_scenario] = *parts;
+
+  Search search(searched_scenario, registry, options, *measure);
   const auto seeds = static_cast<std::size_t>(options.search_seeds);
   const auto final_seeds = static_cast<std::size_t>(options.final_seeds);
   std::vector<TunedConfig> candidates = first_candidates(registry, scenario);
@@ -359,8 +396,9 @@ Result<Tuning> run_tune(const Scenario& given, const TuneOptions& options,
   const std::vector<RunResult> flat = run_parallel(
       2 * final_seeds, options.jobs,
       [&](std::size_t i) {
-        return search.run_one(i % 2 == 0 ? shipped : best,
-                              options.first_seed + kFinalOffset + i / 2);
+        const TunedConfig& config = i % 2 == 0 ? shipped : best;
+        return run(with_pools(final_scenario, config.pools), arm_of(config), registry,
+                   options.first_seed + kFinalOffset + i / 2);
       },
       [&](std::size_t done) { search.progress(searched + done); });
   std::vector<RunResult> shipped_runs;
@@ -401,8 +439,9 @@ Result<Tuning> run_tune(const Scenario& given, const TuneOptions& options,
   }
   if (scenario.arrivals.kind == ArrivalKind::kTrace) {
     report.notes.emplace_back(
-        "Every seed replays the same requests of the trace, so the interval tells of the routers' "
-        "chance alone. Try the outcome on another day's trace before you trust it.");
+        "The search had the first half of the trace, the gain is from the second. Every seed "
+        "replays the same requests, so the interval tells of the routers' chance alone: try the "
+        "outcome on another day's trace as well.");
   }
   const std::vector<Arm> arms = {arm_of(shipped), arm_of(best)};
   const std::vector<std::vector<RunResult>> both = {shipped_runs, best_runs};

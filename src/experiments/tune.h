@@ -35,7 +35,8 @@ struct Tuning {
 // the best two and the shipped policy, one key at a time takes each of a few values, and keeps one
 // where the gain on the search's seeds has an interval clear of none. What comes out best by luck
 // as much as by merit (the optimiser's curse) meets the shipped configuration again on seeds that
-// the search has not seen: the gain that is told is from there.
+// the search has not seen, and of a trace on the half that it has not: the gain that is told is
+// from there.
 //
 // The same arguments give the same result for any number of jobs. Throws std::invalid_argument as
 // run() does.

@@ -69,12 +69,13 @@ enum class ArrivalKind : std::uint8_t {
 
 struct ArrivalsSpec {
   ArrivalKind kind = ArrivalKind::kSemiOpen;
-  double rate = 1;          // requests per second, follow-ups included
-  double cv = 1;            // of the Gamma-distributed gaps between conversations; 1: Poisson
-  std::uint32_t users = 0;  // of a closed loop
-  std::string trace;        // path of a file that TraceReader knows
-  double trace_speed = 1;   // 2: its requests come twice as fast
-  std::uint32_t trace_requests = 0;  // the first so many; 0: all
+  double rate = 1;               // requests per second, follow-ups included
+  double cv = 1;                 // of the Gamma-distributed gaps between conversations; 1: Poisson
+  std::uint32_t users = 0;       // of a closed loop
+  std::string trace;             // path of a file that TraceReader knows
+  double trace_speed = 1;        // 2: its requests come twice as fast
+  std::uint32_t trace_skip = 0;  // leave out the first so many requests, and the time they took
+  std::uint32_t trace_requests = 0;  // of the others the first so many; 0: all
 };
 
 enum class FaultKind : std::uint8_t {

@@ -186,8 +186,10 @@ std::vector<Key<Scenario>> make_scenario_keys() {
            "Mooncake JSONL, BurstGPT CSV or Azure LLM inference CSV; told by its first line.")
       .add("trace_speed", &ArrivalsSpec::trace_speed, 1e-6, 1e6,
            "2: the trace's requests come twice as fast.")
+      .add("trace_skip", &ArrivalsSpec::trace_skip, 0, 4'000'000'000,
+           "So many requests at the trace's beginning are left out, and the time until the next.")
       .add("trace_requests", &ArrivalsSpec::trace_requests, 1, 4'000'000'000,
-           "The first so many requests of the trace.", "all");
+           "Of the others the first so many.", "all");
 
   constexpr auto workload = [](Scenario& s) -> WorkloadSpec& { return s.workload; };
   add_law(

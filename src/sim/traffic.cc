@@ -146,6 +146,12 @@ void Traffic::end_conversation(std::uint32_t place, TimePoint at, Duration least
 TraceReader Traffic::open_trace() const {
   Result<TraceReader> reader = TraceReader::open(spec_.arrivals.trace);
   if (!reader) throw std::invalid_argument(reader.error().message);
+  TraceRequest skipped;
+  for (std::uint32_t i = 0; i < spec_.arrivals.trace_skip; ++i) {
+    const Result<bool> more = reader->next(skipped);
+    if (!more) throw std::invalid_argument(more.error().message);
+    if (!*more) break;
+  }
   return std::move(*reader);
 }
 
@@ -159,13 +165,16 @@ void Traffic::scan_trace() {
     const Result<bool> more = reader.next(traced_);
     if (!more) throw std::invalid_argument(more.error().message);
     if (!*more) break;
+    if (trace_left_ == 0) trace_begin_ = traced_.at;
     ++trace_left_;
   }
   if (trace_left_ == 0) {
-    throw std::invalid_argument(spec_.arrivals.trace + ": there is no request");
+    throw std::invalid_argument(spec_.arrivals.trace + ": there is no request" +
+                                (spec_.arrivals.trace_skip > 0 ? " behind those skipped" : ""));
   }
   // The end lies behind the last request.
-  trace_length_ = from_seconds(to_seconds(traced_.at) / spec_.arrivals.trace_speed) + Duration(1);
+  trace_length_ = from_seconds(to_seconds(traced_.at - trace_begin_) / spec_.arrivals.trace_speed) +
+                  Duration(1);
 }
 
 void Traffic::read_trace() {
@@ -174,7 +183,8 @@ void Traffic::read_trace() {
   const Result<bool> more = trace_->next(traced_);
   if (!more) throw std::invalid_argument(more.error().message);
   if (!*more) return;
-  const Duration at = from_seconds(to_seconds(traced_.at) / spec_.arrivals.trace_speed);
+  const Duration at =
+      from_seconds(to_seconds(traced_.at - trace_begin_) / spec_.arrivals.trace_speed);
   queue_.put(start_ + at, Kind::kTrace, 0);
 }
 

@@ -98,6 +98,7 @@ class Traffic {
   std::optional<TraceReader> trace_;
   TraceRequest traced_;  // the next one
   std::uint64_t trace_left_ = 0;
+  Duration trace_begin_{};  // of the first request that is not skipped, by the trace's clock
   Duration trace_length_{};
   std::unordered_map<std::uint64_t, std::uint32_t> trace_seen_;  // by run: how much of it
 };

@@ -304,3 +304,23 @@ def test_calibrate_refuses_other_files(tmp_path, text, said):
     done = simulate("calibrate", log)
     assert done.returncode == 1
     assert f"{log}{said}" in done.stderr
+
+
+def test_tune_measures_a_trace_on_the_half_that_the_search_has_not_seen(tmp_path):
+    trace, file = tmp_path / "trace.csv", tmp_path / "tune.json"
+    chance = random.Random(3)
+    rows = ["Timestamp,Session ID,Request tokens,Response tokens"]
+    for number in range(1_200):
+        session, prompt = chance.randrange(100), chance.randint(100, 6_000)
+        rows.append(f"{number / 8},s{session},{prompt},{chance.randint(5, 200)}")
+    trace.write_text("\n".join(rows) + "\n")
+    done = simulate("tune", "set_a", "--trace", trace, "--quick", "--json", file)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(file.read_text())
+    # Half of the trace, without its warm-up.
+    assert report["rows"][0]["requests"] == pytest.approx(600 * 0.8, abs=2)
+    assert any("first half of the trace" in note for note in report["notes"])
+    trace.write_text("\n".join(rows[:150]) + "\n")
+    done = simulate("tune", "set_a", "--trace", trace, "--quick")
+    assert done.returncode == 1
+    assert f"{trace}:149: too few requests" in done.stderr

@@ -410,6 +410,12 @@ TEST(Cluster, ATraceIsRunAtItsTimes) {
   EXPECT_LE(result.prefix_hit_rate, result.prefix_hit_bound);
   scenario.arrivals.trace_requests = 100;
   EXPECT_EQ(run(scenario, arm("least_work"), registry(), 1).requests, 100);
+  scenario.arrivals.trace_skip = 350;
+  const RunResult rest = run(scenario, arm("least_work"), registry(), 1);
+  EXPECT_EQ(rest.requests, 50);
+  EXPECT_NEAR(rest.offered_rps, 4, 0.1) << "and not at the time that they had in the whole";
+  scenario.arrivals.trace_skip = 400;
+  EXPECT_THROW((void)run(scenario, arm("least_work"), registry(), 1), std::invalid_argument);
   scenario.arrivals.trace = path + ".missing";
   EXPECT_THROW((void)run(scenario, arm("least_work"), registry(), 1), std::invalid_argument);
   std::remove(path.c_str());
