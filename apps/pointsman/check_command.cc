@@ -112,6 +112,7 @@ void run_check(const CheckFlags& flags) {
                 static_cast<int>(value_width), value.value.c_str(), value.origin.c_str());
   }
   std::vector<std::string> warnings = config_warnings(loaded->config, seen);
+  for (std::string& own : own_port_warnings(loaded->config)) warnings.push_back(std::move(own));
   const std::string log_doubt = access_log_doubt(loaded->config.log.access);
   if (!log_doubt.empty()) warnings.push_back(log_doubt);
   for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());

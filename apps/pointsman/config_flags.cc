@@ -7,6 +7,8 @@
 #include "config/policy_reader.h"
 #include "config/schema.h"
 #include "http/url.h"
+#include "listen_address.h"
+#include "net/asio.h"
 #include "signals/engine_metrics.h"
 
 namespace pointsman {
@@ -152,6 +154,37 @@ Result<LoadedConfig> effective_config(const ConfigFlags& flags, const Registry& 
     if (!outcome) return outcome.error();
   }
   return loaded;
+}
+
+namespace {
+
+// As far as addresses tell without a look-up.
+bool is_own_port(const ReplicaUrl& replica, const ListenAddress& listen) {
+  if (listen.port == 0 || replica.port != listen.port) return false;
+  std::error_code error;
+  const auto own = asio::ip::make_address(listen.host, error);
+  if (error) return false;
+  const auto theirs =
+      asio::ip::make_address(replica.host == "localhost" ? "127.0.0.1" : replica.host, error);
+  if (error) return false;
+  return theirs == own || theirs.is_unspecified() || (own.is_unspecified() && theirs.is_loopback());
+}
+
+}  // namespace
+
+std::vector<std::string> own_port_warnings(const Config& config) {
+  std::vector<std::string> warnings;
+  const Result<ListenAddress> listen = parse_listen_address(config.listen);
+  if (!listen) return warnings;
+  for (const PoolConfig& pool : config.pools) {
+    for (const ReplicaConfig& replica : pool.replicas) {
+      const Result<ReplicaUrl> url = parse_replica_url(replica.url);
+      if (!url || !is_own_port(*url, *listen)) continue;
+      warnings.push_back("replica " + replica.url + " is the router's own data port (listen: " +
+                         config.listen + "): requests would go round in circles");
+    }
+  }
+  return warnings;
 }
 
 std::string policy_text(const PolicySpec& spec) {

@@ -30,6 +30,9 @@ void add_config_flags(CLI::App& command, ConfigFlags& flags);
 // The configuration that results, checked. The error has a line per fault.
 Result<LoadedConfig> effective_config(const ConfigFlags& flags, const Registry& registry);
 
+// A warning for each replica that is this router's own data port.
+std::vector<std::string> own_port_warnings(const Config& config);
+
 // "least_kv", "least_work (choices: 2)", "stages: …".
 std::string policy_text(const PolicySpec& spec);
 

@@ -317,6 +317,7 @@ void run_serve(const ConfigFlags& flags) {
   if (!level) fail("log.level: " + level.error().message);
   install_log_sink(*level);
   for (const std::string& warning : config_warnings(loaded->config)) log_warning(warning);
+  for (const std::string& warning : own_port_warnings(loaded->config)) log_warning(warning);
 
   give_memory_back();
   raise_descriptor_limit();

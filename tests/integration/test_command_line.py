@@ -226,6 +226,15 @@ def test_an_engine_that_the_demo_does_not_have_is_refused_with_those_it_has():
     assert result.returncode == 2 and "llama.cpp" in result.stderr
 
 
+@pytest.mark.parametrize("listen", ["127.0.0.1:18080", "0.0.0.0:18080"])
+def test_a_replica_that_is_the_routers_own_data_port_is_told(listen):
+    urls = "http://localhost:18080,http://127.0.0.1:18081"
+    shown = run("check", "--replicas", urls, "--listen", listen)
+    assert shown.returncode == 0
+    told = [line for line in shown.stdout.splitlines() if "own data port" in line]
+    assert len(told) == 1 and "http://localhost:18080 " in told[0]
+
+
 @pytest.mark.parametrize("port", ["listen", "admin", "observe"])
 def test_a_port_in_use_is_named_with_its_remedy(port):
     with socket.socket() as taken:
