@@ -163,7 +163,8 @@ TEST_F(Connecting, AcceptedAndOpenedSocketsSendSmallWritesAtOnce) {
     EXPECT_TRUE(client.address().is_loopback());
     reactor_.stop();
   });
-  ASSERT_TRUE(listener.listen("127.0.0.1", 0).ok());
+  ASSERT_TRUE(listener.bind("127.0.0.1", 0).ok());
+  ASSERT_TRUE(listener.listen().ok());
   listener.start();
   UpstreamPool pool(reactor_, {});
   std::error_code error;
@@ -193,7 +194,8 @@ TEST_F(Connecting, ARefusedConnectionSaysSo) {
   std::uint16_t port = 0;
   {
     Listener listener(reactor_, {}, [](int socket, const auto&) { ::close(socket); });
-    ASSERT_TRUE(listener.listen("127.0.0.1", 0).ok());
+    ASSERT_TRUE(listener.bind("127.0.0.1", 0).ok());
+    ASSERT_TRUE(listener.listen().ok());
     port = listener.port();
   }
   StreamPtr stream(new Stream(reactor_.poller()));
@@ -211,7 +213,8 @@ TEST_F(Connecting, ARefusedConnectionSaysSo) {
 TEST_F(Connecting, IdleConnectionsAreTakenLastUsedFirstAndDroppedWhenTheReplicaCloses) {
   std::vector<int> accepted;
   Listener listener(reactor_, {}, [&](int socket, const auto&) { accepted.push_back(socket); });
-  ASSERT_TRUE(listener.listen("127.0.0.1", 0).ok());
+  ASSERT_TRUE(listener.bind("127.0.0.1", 0).ok());
+  ASSERT_TRUE(listener.listen().ok());
   listener.start();
   UpstreamPool pool(reactor_, {});
   std::error_code error;
