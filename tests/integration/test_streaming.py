@@ -264,6 +264,7 @@ def test_a_client_that_reads_nothing_stops_its_replica(start):
     client.close()
 
 
+@pytest.mark.resident
 def test_a_client_that_reads_nothing_costs_little(start):
     """100 of them: at most 256 KiB each, whatever their replica would send."""
     count = 100
