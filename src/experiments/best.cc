@@ -316,10 +316,10 @@ Record random_row(const Arm& arm, std::span<const SettingResult> settings, std::
     part("balancers_" + std::to_string(number),
          [number](const SettingResult& setting) { return setting.balancers == number; });
   }
-  for (const auto& [low, high] : {std::pair{40, 60}, std::pair{60, 80}, std::pair{80, 95}}) {
-    part("load_" + std::to_string(low) + "_" + std::to_string(high),
-         [low = low, high = high](const SettingResult& setting) {
-           return setting.load >= low / 100.0 && setting.load < high / 100.0;
+  for (const auto& percent : {std::pair{40, 60}, std::pair{60, 80}, std::pair{80, 95}}) {
+    part("load_" + std::to_string(percent.first) + "_" + std::to_string(percent.second),
+         [percent](const SettingResult& setting) {
+           return setting.load >= percent.first / 100.0 && setting.load < percent.second / 100.0;
          });
   }
   // Without the settings in which the reference's queues grow without end.
