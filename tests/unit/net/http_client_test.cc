@@ -131,6 +131,7 @@ TEST_F(HttpGetTest, TellsTheWaysToFailApart) {
 }
 
 TEST_F(HttpGetTest, ALackOfDescriptorsIsItsOwn) {
+  if (test::NoDescriptorsLeft::kBreaksTheSanitizer) GTEST_SKIP();
   Served served(
       [](const HttpRequest&, const HttpResponse& response) { response.send(200, "", ""); });
   {
