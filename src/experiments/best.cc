@@ -44,20 +44,20 @@ constexpr std::uint32_t kNamedBalancers[] = {1, 4};
 constexpr std::size_t kReference = 1;
 constexpr std::size_t kBest = 2;
 
-Arm affinity(std::string_view label) {
-  Arm arm;
-  arm.policy.preset = "session_affinity";
-  arm.label = label;
-  return arm;
+// The two rows of the published table to compare with; the second is kReference.
+std::vector<Arm> affinity_arms() {
+  std::vector<Arm> arms = {preset_arm("session_affinity", "kv-valve"),
+                           preset_arm("session_affinity", "segregation")};
+  arms[0].saturation = SaturationLimits{.kv = 0.9, .queue = 1e9, .prefill_tokens = 1e18};
+  arms[kReference].segregated = true;
+  return arms;
 }
 
 // `exchange` of zero: own counters only.
-Arm work(std::string label, std::uint32_t balancers, IndexKind index, milliseconds exchange,
+Arm work(std::string_view label, std::uint32_t balancers, IndexKind index, milliseconds exchange,
          double home_trust) {
-  Arm arm;
-  arm.policy.preset = "least_work";
-  arm.policy.options = {{"routers", static_cast<double>(balancers)}, {"home_trust", home_trust}};
-  arm.label = std::move(label);
+  Arm arm = preset_arm("least_work", label,
+                       {{"routers", static_cast<double>(balancers)}, {"home_trust", home_trust}});
   arm.index = index;
   arm.exchange = exchange;
   return arm;
@@ -72,9 +72,8 @@ Arm shipped(std::uint32_t balancers) {
 }
 
 std::vector<Arm> arms_for(std::uint32_t balancers) {
-  std::vector<Arm> arms = {affinity("kv-valve"), affinity("segregation"), best(balancers)};
-  arms[0].saturation = SaturationLimits{.kv = 0.9, .queue = 1e9, .prefill_tokens = 1e18};
-  arms[kReference].segregated = true;
+  std::vector<Arm> arms = affinity_arms();
+  arms.push_back(best(balancers));
   arms.push_back(
       work("exact index, exchange 200 ms", balancers, IndexKind::kExact, milliseconds(200), 0));
   arms.push_back(best(balancers));
@@ -94,7 +93,7 @@ std::vector<Arm> arms_for(std::uint32_t balancers) {
 
 // The default with one thing changed.
 std::vector<Arm> option_arms(std::uint32_t balancers) {
-  static const std::pair<const char*, double> kChanges[] = {
+  static constexpr std::pair<const char*, double> kChanges[] = {
       {"private_weight", 1}, {"private_weight", 2}, {"private_weight", 6},  {"shared_weight", 3},
       {"base_tokens", 100},  {"decode_tokens", 0},  {"decode_tokens", 256}, {"kv_weight", 0},
       {"speed_gain", 0},     {"choices", 4},        {"home_trust", 0.95}};
@@ -152,10 +151,9 @@ std::vector<Case> change_cases(const ExperimentOptions& options) {
     const Scenario plain = named(name, options);
     const std::uint32_t balancers = plain.balancers.count;
     const auto add = [&](std::string change) -> Case& {
-      std::vector<Arm> arms = {affinity("kv-valve"), affinity("segregation"), best(balancers),
-                               shipped(balancers)};
-      arms[0].saturation = SaturationLimits{.kv = 0.9, .queue = 1e9, .prefill_tokens = 1e18};
-      arms[kReference].segregated = true;
+      std::vector<Arm> arms = affinity_arms();
+      arms.push_back(best(balancers));
+      arms.push_back(shipped(balancers));
       return cases.emplace_back(std::string(name), std::move(change), plain, std::move(arms));
     };
     add("bursts: arrivals of cv 3").setting.arrivals.cv = 3;
@@ -272,12 +270,6 @@ std::vector<double> gains(std::span<const SettingResult> settings, std::size_t o
     if (take(setting)) ratios.push_back(setting.arms[other].*value / (setting.arms[own].*value));
   }
   return ratios;
-}
-
-Estimate share_above(std::span<const double> values, double limit) {
-  const auto hits =
-      std::count_if(values.begin(), values.end(), [limit](double value) { return value > limit; });
-  return share_estimate(static_cast<std::size_t>(hits), values.size());
 }
 
 constexpr auto kAllSettings = [](const SettingResult&) { return true; };

@@ -1,6 +1,5 @@
 #include "experiments/compare.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <string>
@@ -61,11 +60,8 @@ Estimate mean_of(MeasureMean kind, std::span<const double> values) {
       return geometric_mean(values);
     case MeasureMean::kArithmetic:
       return arithmetic_mean(values);
-    case MeasureMean::kShare: {
-      const auto hits =
-          std::count_if(values.begin(), values.end(), [](double value) { return value > 0; });
-      return share_estimate(static_cast<std::size_t>(hits), values.size());
-    }
+    case MeasureMean::kShare:
+      return share_above(values, 0);
   }
   return {};
 }

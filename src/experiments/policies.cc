@@ -95,12 +95,6 @@ std::vector<double> gains(std::span<const SettingResult> settings, std::size_t o
   return ratios;
 }
 
-Estimate share_above(std::span<const double> values, double limit) {
-  const auto hits =
-      std::count_if(values.begin(), values.end(), [limit](double value) { return value > limit; });
-  return share_estimate(static_cast<std::size_t>(hits), values.size());
-}
-
 // How `own` does against `other`.
 void set_comparison(Record& row, std::span<const SettingResult> settings, std::size_t own,
                     std::size_t other) {

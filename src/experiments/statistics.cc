@@ -139,4 +139,10 @@ Estimate share_estimate(std::size_t hits, std::size_t all) {
   return {share, std::max(0.0, centre - half), std::min(1.0, centre + half)};
 }
 
+Estimate share_above(std::span<const double> values, double limit) {
+  const auto hits =
+      std::count_if(values.begin(), values.end(), [limit](double value) { return value > limit; });
+  return share_estimate(static_cast<std::size_t>(hits), values.size());
+}
+
 }  // namespace pointsman::sim

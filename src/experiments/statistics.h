@@ -50,4 +50,7 @@ struct Estimate {
 // and near 0 and 1 as well. 0 of 0: the interval is [0, 1].
 [[nodiscard]] Estimate share_estimate(std::size_t hits, std::size_t all);
 
+// The share of the values that lie above `limit`.
+[[nodiscard]] Estimate share_above(std::span<const double> values, double limit);
+
 }  // namespace pointsman::sim
