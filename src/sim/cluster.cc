@@ -596,10 +596,8 @@ void Cluster::advance(ReplicaIndex replica) {
       finished(report.request, report.at);
     }
   }
-  // What a cache gains in a prefill or loses to one is told with the next report, which is in time
-  // for the conversation's next turn.
-  if (exact_index_ != nullptr && exact_index_->is_delayed() && !reports.empty()) {
-    exact_index_->note(replica, engines_[replica].take_kv_changes(now_), now_);
+  if (exact_index_ != nullptr && exact_index_->is_delayed()) {
+    exact_index_->note(replica, engines_[replica].take_kv_changes());
   }
 }
 

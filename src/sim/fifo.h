@@ -20,13 +20,6 @@ class Fifo {
     items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(head_));
     head_ = 0;
   }
-  // Takes out what satisfies the predicate.
-  template <typename Predicate>
-  void remove_if(Predicate&& predicate) {
-    items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(head_));
-    head_ = 0;
-    std::erase_if(items_, predicate);
-  }
 
  private:
   // Moving the rest to the front pays only where much has gone.

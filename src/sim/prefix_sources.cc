@@ -5,25 +5,28 @@
 namespace pointsman::sim {
 
 ExactIndex::ExactIndex(std::span<VirtualEngine> engines, Duration delay)
-    : engines_(engines), delay_(delay), held_(is_delayed() ? engines.size() : 0) {
+    : engines_(engines), delay_(delay), caches_(is_delayed() ? engines.size() : 0) {
   if (!is_delayed()) return;
   for (VirtualEngine& engine : engines_) engine.note_kv_changes();
 }
 
-void ExactIndex::note(ReplicaIndex replica, std::span<const ChainRun> changes, TimePoint now) {
-  for (const ChainRun& run : changes) changes_.push({now + delay_, replica, run});
+void ExactIndex::note(ReplicaIndex replica, std::span<const KvChange> changes) {
+  for (const KvChange& change : changes) caches_[replica].changes.push(change);
 }
 
 void ExactIndex::set_content(const Content& content, std::uint32_t prompt_tokens, TimePoint now) {
   now_ = now;
   chain_.clear();
   append_chain(content, prompt_tokens, chain_);
-  for (; !changes_.empty() && changes_.front().visible <= now; changes_.pop()) {
-    const Change change = changes_.front();
-    if (change.run.blocks > 0) {
-      held_[change.replica][change.run.id] = change.run.blocks;
-    } else {
-      held_[change.replica].erase(change.run.id);
+  for (Cache& cache : caches_) {
+    for (; !cache.changes.empty() && cache.changes.front().at + delay_ <= now;
+         cache.changes.pop()) {
+      const ChainRun& run = cache.changes.front().run;
+      if (run.blocks > 0) {
+        cache.held[run.id] = run.blocks;
+      } else {
+        cache.held.erase(run.id);
+      }
     }
   }
 }
@@ -32,8 +35,8 @@ std::uint32_t ExactIndex::held_blocks(ReplicaIndex replica) {
   if (!is_delayed()) return engines_[replica].cached_blocks(chain_, now_);
   std::uint32_t blocks = 0;
   for (const ChainRun& run : chain_) {
-    const auto held = held_[replica].find(run.id);
-    if (held == held_[replica].end()) break;
+    const auto held = caches_[replica].held.find(run.id);
+    if (held == caches_[replica].held.end()) break;
     blocks += std::min(held->second, run.blocks);
     if (held->second < run.blocks) break;
   }
@@ -42,8 +45,7 @@ std::uint32_t ExactIndex::held_blocks(ReplicaIndex replica) {
 
 void ExactIndex::forget(ReplicaIndex replica) {
   if (!is_delayed()) return;
-  held_[replica].clear();
-  changes_.remove_if([&](const Change& change) { return change.replica == replica; });
+  caches_[replica] = {};
 }
 
 void ExactIndex::match(const Features& features, PrefixMatches& out) {

@@ -40,10 +40,11 @@ class ExactIndex final : public PrefixSource {
 
   // With a delay it goes by what it is told with note(), else it looks into the caches.
   [[nodiscard]] bool is_delayed() const { return delay_ > Duration{}; }
-  // The replica's cache holds so many blocks of these runs, since `now`.
-  void note(ReplicaIndex replica, std::span<const ChainRun> changes, TimePoint now);
+  // What the replica's cache has gained and lost, in the order of time.
+  void note(ReplicaIndex replica, std::span<const KvChange> changes);
 
-  // What the request that is decided next, at `now`, says. All engines have advanced to then.
+  // What the request that is decided next, at `now`, says. All engines have advanced to then, and
+  // what their caches noted has been told.
   void set_content(const Content& content, std::uint32_t prompt_tokens, TimePoint now);
 
   void match(const Features& features, PrefixMatches& out) override;
@@ -56,10 +57,10 @@ class ExactIndex final : public PrefixSource {
     std::uint64_t session = 0;
     bool shared = false;
   };
-  struct Change {
-    TimePoint visible;
-    ReplicaIndex replica;
-    ChainRun run;
+  // Of a replica, by its events.
+  struct Cache {
+    Fifo<KvChange> changes;                                 // on their way
+    std::unordered_map<std::uint64_t, std::uint32_t> held;  // by run: blocks
   };
 
   [[nodiscard]] std::uint32_t held_blocks(ReplicaIndex replica);
@@ -67,9 +68,7 @@ class ExactIndex final : public PrefixSource {
   std::span<VirtualEngine> engines_;
   Duration delay_;
   TimePoint now_{};
-  Fifo<Change> changes_;  // on their way, oldest first
-  // By replica, then by run: blocks held.
-  std::vector<std::unordered_map<std::uint64_t, std::uint32_t>> held_;
+  std::vector<Cache> caches_;                     // by replica; none without a delay
   std::unordered_map<std::uint64_t, Seen> seen_;  // by run, of those that can be shared
   std::vector<ChainRun> chain_;                   // of the request
 };

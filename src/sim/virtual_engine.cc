@@ -72,18 +72,25 @@ std::uint32_t VirtualEngine::cached_blocks(std::span<const ChainRun> chain, Time
   return engine_.cached_blocks(chain);
 }
 
-std::span<const ChainRun> VirtualEngine::take_kv_changes(TimePoint now) {
-  catch_up(now);
-  return engine_.take_kv_changes();
+std::span<const KvChange> VirtualEngine::take_kv_changes() {
+  taken_kv_changes_.swap(kv_changes_);
+  kv_changes_.clear();
+  return taken_kv_changes_;
 }
 
 // Begins the next phase, if there is none and something to do.
 void VirtualEngine::begin() {
   const std::optional<EngineTime> took = engine_.begin_step();
+  if (notes_kv_changes_) collect_kv_changes();
   if (!took) return;
   first_ = *took;
   planned_ = engine_.count_equal_steps();
   growth_ = engine_.decode_growth();
+}
+
+void VirtualEngine::collect_kv_changes() {
+  const TimePoint at = to_time_point(began_);
+  for (const ChainRun& run : engine_.take_kv_changes()) kv_changes_.push_back({at, run});
 }
 
 // How many steps of the phase are over at `now`; fewer than planned.

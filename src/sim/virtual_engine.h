@@ -22,6 +22,14 @@ struct EngineReport {
   std::uint32_t cached = 0;  // prompt tokens the request found in the cache at first admission
 };
 
+// What has become of a run in the prefix cache: so many of its blocks are findable from then on.
+struct KvChange {
+  TimePoint at;
+  ChainRun run;
+
+  friend bool operator==(const KvChange&, const KvChange&) = default;
+};
+
 // An engine in virtual time. Each step begins when the one before ends; an idle engine's begins
 // when a request comes. Phases in which every request decodes are not run step by step but in
 // closed form, with the same result in every report and reading: a phase costs about what a step
@@ -70,15 +78,21 @@ class VirtualEngine {
   [[nodiscard]] std::uint32_t cached_blocks(std::span<const ChainRun> chain, TimePoint now);
 
   // From now on, notes what the prefix cache gains and loses.
-  void note_kv_changes() { engine_.note_kv_changes(); }
-  // What has changed up to `now` since the last call: runs, each with the number of its blocks that
-  // are findable now. Where a run comes twice the later entry holds. Valid until the next call.
-  [[nodiscard]] std::span<const ChainRun> take_kv_changes(TimePoint now);
+  void note_kv_changes() {
+    notes_kv_changes_ = true;
+    engine_.note_kv_changes();
+  }
+  // What has been noted since the last call, in the order of time; valid until the next call. As in
+  // the engine, a prefill's blocks are findable from the beginning of the step that computes them,
+  // and what they push out is gone then. What decodes fill and push out within a phase is noted at
+  // its end.
+  [[nodiscard]] std::span<const KvChange> take_kv_changes();
 
   [[nodiscard]] const EngineModel& engine() const { return engine_; }
 
  private:
   void begin();
+  void collect_kv_changes();
   // When the first `steps` steps of the phase are over.
   [[nodiscard]] EngineTime end_of(std::uint32_t steps) const {
     const std::int64_t count = steps;
@@ -94,6 +108,9 @@ class VirtualEngine {
   EngineTime growth_{};
   std::uint32_t planned_ = 1;
   std::vector<EngineReport> reports_;
+  bool notes_kv_changes_ = false;
+  std::vector<KvChange> kv_changes_;
+  std::vector<KvChange> taken_kv_changes_;
 };
 
 }  // namespace pointsman::sim

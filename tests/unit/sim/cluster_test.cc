@@ -274,6 +274,23 @@ TEST(Cluster, ALateExactIndexPredictsLess) {
   EXPECT_LT(before, 0.2);
 }
 
+// The two ways to follow the caches, by their events and by looking into them, agree where events
+// take no time. (What decodes do within a phase is told at its end, so they differ for an instant.)
+TEST(Cluster, AnExactIndexByInstantEventsKnowsWhatTheCachesHold) {
+  Scenario scenario = small();
+  scenario.workload.system_prompts = 4;
+  scenario.workload.system_zipf = 1;
+  for (ReplicaSpec& replica : scenario.replicas) replica.engine.blocks = 9'000;
+  Arm exact = arm("least_work");
+  exact.index = IndexKind::kExact;
+  const RunResult looked = run(scenario, exact, registry(), 1);
+  exact.event_delay = Duration(1);
+  const RunResult told = run(scenario, exact, registry(), 1);
+  EXPECT_GT(looked.prefix_hit_bound - looked.prefix_hit_rate, 0.02) << "else nothing was evicted";
+  EXPECT_NEAR(told.predicted_hit_rate, looked.predicted_hit_rate, 0.01);
+  EXPECT_NEAR(told.prefix_hit_rate, looked.prefix_hit_rate, 0.01);
+}
+
 TEST(Cluster, BalancersThatShareWhatTheyKnowFindMore) {
   const Scenario scenario = small();
   Arm shared = arm("least_work");

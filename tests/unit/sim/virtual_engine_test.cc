@@ -330,7 +330,7 @@ TEST(VirtualEngine, ASlowerEngineTakesSoManyTimesAsLong) {
   }
 }
 
-TEST(VirtualEngine, NotesWhatItsCacheGainsAndLoses) {
+TEST(VirtualEngine, NotesWhatItsCacheGainsAndLosesWhenTheStepBegins) {
   EngineConfig config = plain_engine();
   config.blocks = 10;
   VirtualEngine engine(config);
@@ -338,14 +338,40 @@ TEST(VirtualEngine, NotesWhatItsCacheGainsAndLoses) {
   const ChainRun run{.id = 5, .blocks = 4};
   engine.submit({.id = 1, .prompt_tokens = 40, .output_tokens = 24, .chain = std::span(&run, 1)},
                 at(0));
-  static_cast<void>(engine.advance(at(0.012)));  // in the first decode
-  EXPECT_THAT(engine.take_kv_changes(at(0.012)), testing::ElementsAre(ChainRun{5, 2}));
+  static_cast<void>(engine.advance(at(0.001)));  // in the prefill
+  EXPECT_THAT(engine.take_kv_changes(), testing::ElementsAre(KvChange{at(0), {5, 2}}));
   static_cast<void>(engine.advance(at(1)));
-  // 63 of 64 tokens have KV entries.
-  EXPECT_THAT(engine.take_kv_changes(at(1)), testing::ElementsAre(ChainRun{5, 3}));
+  // 63 of 64 tokens have KV entries: the third block was filled by decodes.
+  const std::span<const KvChange> decoded = engine.take_kv_changes();
+  ASSERT_FALSE(decoded.empty());
+  EXPECT_EQ(decoded.back().run, (ChainRun{5, 3}));
+  EXPECT_LT(decoded.back().at, at(1));
   engine.submit({.id = 2, .prompt_tokens = 90, .output_tokens = 50, .chain = {}}, at(1));
   static_cast<void>(engine.advance(at(10)));
-  EXPECT_THAT(engine.take_kv_changes(at(10)), testing::ElementsAre(ChainRun{5, 1}));
+  const std::span<const KvChange> lost = engine.take_kv_changes();
+  ASSERT_FALSE(lost.empty());
+  EXPECT_EQ(lost.back().run, (ChainRun{5, 1}));
+  EXPECT_TRUE(engine.take_kv_changes().empty()) << "told once";
+}
+
+TEST(VirtualEngine, EachChunkOfALongPromptIsNotedWhenItsStepBegins) {
+  EngineConfig config = plain_engine();
+  config.max_num_batched_tokens = 32;
+  VirtualEngine engine(config);
+  engine.note_kv_changes();
+  const ChainRun run{.id = 5, .blocks = 6};
+  engine.submit({.id = 1, .prompt_tokens = 96, .output_tokens = 1, .chain = std::span(&run, 1)},
+                at(2));
+  const std::span<const EngineReport> reports = engine.advance(at(10));
+  ASSERT_EQ(reports.size(), 2U);
+  const std::span<const KvChange> changes = engine.take_kv_changes();
+  ASSERT_EQ(changes.size(), 3U);
+  for (std::uint32_t chunk = 0; chunk < 3; ++chunk) {
+    EXPECT_EQ(changes[chunk].run, (ChainRun{5, 2 * (chunk + 1)}));
+  }
+  EXPECT_EQ(changes[0].at, at(2));
+  EXPECT_LT(changes[1].at, changes[2].at);
+  EXPECT_LT(changes[2].at, reports[0].at) << "before the first token";
 }
 
 TEST(VirtualEngine, WorksWheneverThereIsWork) {
