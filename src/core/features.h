@@ -31,7 +31,10 @@ struct Features {
   std::uint32_t max_output_tokens = 0;  // the client's limit; 0: none given
   std::uint64_t session_key = 0;        // 0: none
   std::span<const BlockHash> blocks;    // chain hashes of the prompt's whole blocks
-  std::uint32_t block_tokens = 16;      // tokens of one block (estimated for text blocks)
+  // How many of `blocks`, from the first one on, are keys of token ids (core/token_chain.h), which
+  // engines' own events can be compared with. 0: text, or a picture in the first block.
+  std::uint32_t exact_blocks = 0;
+  std::uint32_t block_tokens = 16;  // tokens of one block (estimated for text blocks)
   std::uint64_t response_id = 0;  // hash of previous_response_id or of the id in the path; 0: none
   std::int32_t priority = 0;
 };
