@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <set>
+#include <span>
+
+#include "kv_events/engine_blocks.h"
+
+namespace pointsman::test {
+
+// What a stream's changes add up to: the keys held in each tier.
+class HeldKeys : public CacheChanges {
+ public:
+  void store(CacheTier tier, std::span<const BlockHash> keys) override {
+    of(tier).insert(keys.begin(), keys.end());
+  }
+  void remove(CacheTier tier, std::span<const BlockHash> keys) override {
+    for (const BlockHash key : keys) of(tier).erase(key);
+  }
+  void clear() override {
+    for (auto& keys : tiers_) keys.clear();
+  }
+
+  [[nodiscard]] bool holds(BlockHash key, CacheTier tier = CacheTier::kGpu) const {
+    return tiers_[static_cast<std::size_t>(tier)].contains(key);
+  }
+  [[nodiscard]] const std::set<BlockHash>& all(CacheTier tier = CacheTier::kGpu) const {
+    return tiers_[static_cast<std::size_t>(tier)];
+  }
+  // How many keys of the chain are held one after the other, from the first on.
+  [[nodiscard]] std::size_t leading(std::span<const BlockHash> chain) const {
+    std::size_t count = 0;
+    while (count < chain.size() && holds(chain[count])) ++count;
+    return count;
+  }
+
+ private:
+  std::set<BlockHash>& of(CacheTier tier) { return tiers_[static_cast<std::size_t>(tier)]; }
+
+  std::array<std::set<BlockHash>, kCacheTiers> tiers_;
+};
+
+}  // namespace pointsman::test
