@@ -157,7 +157,7 @@ class Serve {
 
   // Binds the data port, so that a port in use is told before anything else happens.
   void start_proxy() {
-    ProxyOptions options = proxy_options(config());
+    ProxyOptions options = proxy_options(config(), seed_);
     const Result<ListenAddress> address = parse_listen_address(config().listen);
     if (!address) fail("listen: " + address.error().message);
     options.listen_address = address->host;

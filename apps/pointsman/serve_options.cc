@@ -18,8 +18,9 @@ Router::Options router_options(const Config& config, std::uint64_t seed) {
   options.index.seed = seed;
   options.pins.capacity = config.responses.capacity;
   options.pins.max_age = config.responses.max_age;
-  options.block_tokens =
-      FeatureOptions{config.features.block_bytes, config.features.bytes_per_token}.block_tokens();
+  options.block_tokens = FeatureOptions{.block_bytes = config.features.block_bytes,
+                                        .bytes_per_token = config.features.bytes_per_token}
+                             .block_tokens();
   options.seed = seed;
   return options;
 }
@@ -53,7 +54,11 @@ Feeds::Options feeds_options(const Config& config, std::uint64_t seed) {
   return options;
 }
 
-ProxyOptions proxy_options(const Config& config) {
+std::uint64_t chain_secret(std::uint64_t seed) {
+  return seed ^ 0x746f6b656e73;
+}
+
+ProxyOptions proxy_options(const Config& config, std::uint64_t seed) {
   ProxyOptions options;
   ProxyTimeouts& timeouts = options.timeouts;
   timeouts.connect = config.timeouts.connect;
@@ -85,7 +90,9 @@ ProxyOptions proxy_options(const Config& config) {
   options.stateless_paths = config.retry.stateless_paths;
   options.forward_unknown_model = config.models.forward_unknown;
   options.block_bytes = config.features.block_bytes;
+  options.block_ids = config.features.block_ids;
   options.bytes_per_token = config.features.bytes_per_token;
+  options.chain_secret = chain_secret(seed);
   options.session_headers = config.features.session_headers;
   return options;
 }

@@ -19,7 +19,9 @@ namespace pointsman {
 [[nodiscard]] HealthOptions health_options(const Config& config);
 [[nodiscard]] Feeds::Options feeds_options(const Config& config, std::uint64_t seed);
 // `threads` and the address of `listen` are filled in by the caller.
-[[nodiscard]] ProxyOptions proxy_options(const Config& config);
+[[nodiscard]] ProxyOptions proxy_options(const Config& config, std::uint64_t seed);
+// Of the chains of token ids, in requests and in engines' events alike.
+[[nodiscard]] std::uint64_t chain_secret(std::uint64_t seed);
 [[nodiscard]] PoolPurpose pool_purpose(const std::string& word);
 // The URL must have passed the configuration's checks.
 [[nodiscard]] Result<ReplicaSpec> replica_spec(const ReplicaConfig& replica,

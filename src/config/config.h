@@ -54,7 +54,8 @@ struct SaturationConfig {
 struct FeaturesConfig {
   std::size_t max_body = std::size_t{16} << 20;  // bodies up to here are held and read whole
   std::uint32_t block_bytes = 64;                // text of one prefix block
-  double bytes_per_token = 4;                    // for estimates
+  std::uint32_t block_ids = 16;                  // token ids of one prefix block
+  double bytes_per_token = 4;                    // for estimates, until learnt
   // Looked at in this order for the session key.
   std::vector<std::string> session_headers = {"x-session-id", "x-claude-code-session-id",
                                               "x-session-affinity", "session-id", "session_id"};

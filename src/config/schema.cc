@@ -137,8 +137,10 @@ std::vector<Key<Config>> make_config_keys() {
            "ones stream through.")
       .add("block_bytes", &FeaturesConfig::block_bytes, 16, 65'536,
            "Bytes of prompt text in one block of the prefix index.")
+      .add("block_ids", &FeaturesConfig::block_ids, 1, 4096,
+           "Token ids in one block of the prefix index, where prompts are or become token ids.")
       .add("bytes_per_token", &FeaturesConfig::bytes_per_token, 0.5, 64.0,
-           "For estimating tokens from text.")
+           "For estimating tokens from text, until a model's answers have taught better.")
       .add("session_headers", &FeaturesConfig::session_headers, "list of header names",
            "in the order of preference", &is_header_name,
            "Headers that name the session; the first one present counts. Without any: "

@@ -29,6 +29,8 @@ struct Features {
   bool stream = false;                  // the answer comes as server-sent events
   std::uint32_t prompt_tokens = 0;      // exact where a tokenizer is configured, else estimated
   std::uint32_t max_output_tokens = 0;  // the client's limit; 0: none given
+  // Mean length of such an answer, as learnt from the model's answers; 0: nothing is known.
+  std::uint32_t expected_output_tokens = 0;
   std::uint64_t session_key = 0;        // 0: none
   std::span<const BlockHash> blocks;    // chain hashes of the prompt's whole blocks
   // How many of `blocks`, from the first one on, are keys of token ids (core/token_chain.h), which

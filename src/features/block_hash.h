@@ -20,8 +20,7 @@ std::uint64_t chain_seed(std::string_view model, std::string_view cache_salt);
 // Turns a stream of bytes into the chain of its whole blocks:
 //   h(i) = XXH3(block i, seed h(i-1)), h(-1) = the chain's seed.
 // Blocks are of bytes throughout, not of characters; a block may end inside a character. A last
-// incomplete block yields nothing. Token ids are put in as four bytes each, in the machine's order,
-// so that a block of 64 bytes holds 16 ids.
+// incomplete block yields nothing. Token ids have chains of their own (core/token_chain.h).
 //
 // Reusable: reset() for each chain. Not thread-safe. About 8 ns per block of 64 bytes.
 class BlockHasher {

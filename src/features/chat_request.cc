@@ -430,8 +430,16 @@ struct ChatRequestReader::Json {
   simdjson::ondemand::parser parser;
 };
 
-ChatRequestReader::ChatRequestReader(const FeatureOptions& options)
-    : options_(options), content_(options.block_bytes), json_(std::make_unique<Json>()) {}
+ChatRequestReader::ChatRequestReader(const FeatureOptions& options, const ModelEstimates* estimates)
+    : options_(options),
+      estimates_(estimates),
+      chain_(options.chain_secret),
+      content_(options.block_bytes, options.block_ids, chain_),
+      json_(std::make_unique<Json>()) {}
+
+double ChatRequestReader::bytes_per_token(std::string_view model) const {
+  return estimates_ == nullptr ? options_.bytes_per_token : estimates_->bytes_per_token(model);
+}
 
 ChatRequestReader::~ChatRequestReader() = default;
 
@@ -453,7 +461,8 @@ void ChatRequestReader::read_partial(Api api, std::string_view beginning,
   facts.parsed = false;
   TokenCount whole;
   whole.add_bytes(beginning.size());
-  facts.prompt_tokens = std::max(facts.prompt_tokens, whole.tokens(options_.bytes_per_token));
+  facts.prompt_tokens = std::max(facts.prompt_tokens, whole.tokens(bytes_per_token(facts.model)));
+  facts.text_bytes = 0;
 }
 
 void ChatRequestReader::read(Api api, std::string_view body, std::size_t capacity,
@@ -465,7 +474,6 @@ void ChatRequestReader::read(Api api, std::string_view body, std::size_t capacit
     body = std::string_view(copy_).substr(0, body.size());
     capacity = copy_.size();
   }
-  facts.block_tokens = options_.block_tokens();
   read_object(api, body, capacity, session_header, needs, facts);
   if (json_->parser.capacity() > kKeptCapacity) json_ = std::make_unique<Json>();
   if (copy_.capacity() > kKeptCapacity) std::string().swap(copy_);
@@ -499,7 +507,7 @@ void ChatRequestReader::read_object(Api api, std::string_view body, std::size_t 
                                            .conversation = top.conversation,
                                            .user = top.user,
                                            .content = 0});
-  content_.start(chain_seed(facts.model, top.cache_salt), needs.blocks ? &facts.blocks : nullptr,
+  content_.start(facts.model, top.cache_salt, needs.blocks ? &facts.blocks : nullptr,
                  needs.session && named == 0);
   // From here on the texts of `top` are gone: the parser's buffer is used again.
 
@@ -529,8 +537,21 @@ void ChatRequestReader::read_object(Api api, std::string_view body, std::size_t 
     });
     sound = sound && passed && next > before;
   }
-  facts.prompt_tokens = content_.count().tokens(options_.bytes_per_token);
-  if (content_.chain_of_ids()) facts.block_tokens = content_.ids_per_block();
+  const double ratio = bytes_per_token(facts.model);
+  facts.prompt_tokens = content_.count().tokens(ratio);
+  facts.exact_tokens = content_.count().of_ids_alone();
+  // What a response continues is part of its prompt and is not here.
+  const bool all_here = facts.parsed && facts.response_id == 0;
+  facts.text_bytes = all_here ? content_.count().bytes_alone() : 0;
+  facts.block_tokens = options_.block_tokens(ratio);
+  if (content_.chain_of_ids()) {
+    facts.block_tokens = options_.block_ids;
+    facts.exact_blocks = static_cast<std::uint32_t>(facts.blocks.size());
+  }
+  if (estimates_ != nullptr) {
+    facts.expected_output_tokens =
+        estimates_->expected_output(facts.model, facts.max_output_tokens);
+  }
   facts.session_key = named != 0 ? named : content_.session();
 }
 

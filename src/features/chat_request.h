@@ -9,18 +9,24 @@
 
 #include "base/api.h"
 #include "core/features.h"
+#include "core/token_chain.h"
+#include "features/model_estimates.h"
 #include "features/prompt_content.h"
 #include "features/request_facts.h"
 
 namespace pointsman {
 
 struct FeatureOptions {
-  std::uint32_t block_bytes = 64;  // text of one prefix block; a quarter as many ids
-  double bytes_per_token = 4;      // for estimates
+  std::uint32_t block_bytes = 64;  // text of one prefix block
+  std::uint32_t block_ids = 16;    // token ids of one prefix block
+  double bytes_per_token = 4;      // for estimates, until learnt
+  std::uint64_t chain_secret = 1;  // of the chains of token ids; see core/token_chain.h
 
-  // Tokens of one block of text.
-  [[nodiscard]] std::uint32_t block_tokens() const {
-    return static_cast<std::uint32_t>(std::max(1.0, block_bytes / bytes_per_token));
+  // Tokens of one block of text, by the configured ratio.
+  [[nodiscard]] std::uint32_t block_tokens() const { return block_tokens(bytes_per_token); }
+  // The same by another ratio. Rounded, so that the error has no preferred sign.
+  [[nodiscard]] std::uint32_t block_tokens(double ratio) const {
+    return static_cast<std::uint32_t>(std::max(1.0, block_bytes / ratio + 0.5));
   }
 };
 
@@ -42,7 +48,10 @@ class ChatRequestReader {
   // Of a body that is not whole, so much of its beginning is looked at.
   static constexpr std::size_t kMaxPartial = std::size_t{1} << 20;
 
-  explicit ChatRequestReader(const FeatureOptions& options);
+  // `estimates`: what has been learnt of the models; outlives the reader. Null: the configured
+  // ratio throughout.
+  explicit ChatRequestReader(const FeatureOptions& options,
+                             const ModelEstimates* estimates = nullptr);
   ~ChatRequestReader();
 
   // Reads a whole body. `capacity`: bytes that may be read from body.data(); with less than
@@ -63,8 +72,11 @@ class ChatRequestReader {
 
   void read_object(Api api, std::string_view body, std::size_t capacity,
                    std::string_view session_header, Needs needs, RequestFacts& facts);
+  [[nodiscard]] double bytes_per_token(std::string_view model) const;
 
   FeatureOptions options_;
+  const ModelEstimates* estimates_;
+  TokenChain chain_;
   PromptContent content_;
   std::string copy_;
   std::unique_ptr<Json> json_;

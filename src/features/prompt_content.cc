@@ -6,23 +6,31 @@ namespace pointsman {
 namespace {
 
 constexpr char kMark = '\xff';
-constexpr std::uint64_t kIdChains = 0x1d5;  // parts chains of ids from those of text
 constexpr std::uint64_t kMediaDigest = 0x3ed1a;
 
 }  // namespace
 
-void PromptContent::start(std::uint64_t seed, std::vector<BlockHash>* blocks, bool want_session) {
+void PromptContent::start(std::string_view world, std::string_view cache_salt,
+                          std::vector<BlockHash>* blocks, bool want_session) {
+  const std::uint64_t seed = chain_seed(world, cache_salt);
   blocks_ = blocks;
   count_ = TokenCount{};
   seed_ = session_ = piece_session_ = seed;
   session_left_ = want_session ? std::numeric_limits<std::size_t>::max() : 0;
   chain_open_ = blocks != nullptr;
   chain_of_ids_ = false;
-  if (chain_open_) hasher_.reset(seed, *blocks);
+  if (!chain_open_) return;
+  hasher_.reset(seed, *blocks);
+  key_ = chain_.start(world, cache_salt);
+  position_ = 0;
 }
 
 void PromptContent::take(std::string_view bytes) {
-  if (chain_open_) hasher_.add(bytes);
+  if (chain_open_ && !chain_of_ids_) hasher_.add(bytes);
+  take_for_session(bytes);
+}
+
+void PromptContent::take_for_session(std::string_view bytes) {
   if (session_left_ == 0) return;
   const std::string_view part = bytes.substr(0, session_left_);
   piece_session_ = hash_bytes(part, piece_session_);
@@ -49,14 +57,18 @@ void PromptContent::medium(std::string_view bytes) {
 
 void PromptContent::start_ids() {
   if (!chain_open_) return;
-  hasher_.reset(seed_ ^ kIdChains, *blocks_);
+  blocks_->clear();  // of other fields, which an engine does not look at then
   chain_of_ids_ = true;
 }
 
 void PromptContent::ids(std::span<const std::uint32_t> ids) {
   count_.add_ids(ids.size());
-  if (ids.empty() || !reads_bytes()) return;
-  take({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()});
+  if (ids.empty()) return;
+  if (chain_open_) {
+    key_ = chain_.extend_blocks(key_, position_, ids, block_ids_, *blocks_);
+    position_ += ids.size();
+  }
+  take_for_session({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()});
 }
 
 void PromptContent::end_message(std::string_view role) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/features.h"
+#include "core/token_chain.h"
 #include "features/block_hash.h"
 #include "features/cost.h"
 
@@ -23,11 +24,14 @@ class PromptContent {
   // How much of a prompt without messages makes its session key: 1,024 bytes, or 256 ids.
   static constexpr std::size_t kSessionBytes = 1024;
 
-  explicit PromptContent(std::uint32_t block_bytes)
-      : hasher_(block_bytes), ids_per_block_(block_bytes / sizeof(std::uint32_t)) {}
+  // `block_ids`: token ids of one block, of a chain of ids under `chain`, which outlives this.
+  PromptContent(std::uint32_t block_bytes, std::uint32_t block_ids, const TokenChain& chain)
+      : hasher_(block_bytes), chain_(chain), block_ids_(std::max<std::uint32_t>(block_ids, 1)) {}
 
-  // Starts a prompt. `blocks`: where the chain goes; null where it is not wanted.
-  void start(std::uint64_t seed, std::vector<BlockHash>* blocks, bool want_session);
+  // Starts a prompt in the world of a model or an adapter and of a cache salt: equal prompts of
+  // different worlds share nothing. `blocks`: where the chain goes; null where it is not wanted.
+  void start(std::string_view world, std::string_view cache_salt, std::vector<BlockHash>* blocks,
+             bool want_session);
 
   // A new piece of the given kind (a letter) begins.
   void mark(char kind);
@@ -44,9 +48,8 @@ class PromptContent {
   void end_message(std::string_view role);
   // What follows is no message: its first kSessionBytes become the session key.
   void start_prompt() { session_left_ = std::min(session_left_, kSessionBytes); }
-  // Whether the chain is one of ids, and how many of them a block holds.
+  // Whether the chain is one of ids.
   [[nodiscard]] bool chain_of_ids() const { return chain_of_ids_; }
-  [[nodiscard]] std::uint32_t ids_per_block() const { return ids_per_block_; }
   // The prompts of a batch behind its first are counted, but make no blocks.
   void end_chain() { chain_open_ = false; }
 
@@ -58,10 +61,14 @@ class PromptContent {
 
  private:
   void take(std::string_view bytes);
+  void take_for_session(std::string_view bytes);
 
   BlockHasher hasher_;
-  std::uint32_t ids_per_block_;
+  const TokenChain& chain_;
+  std::uint32_t block_ids_;
   std::vector<BlockHash>* blocks_ = nullptr;
+  BlockHash key_ = 0;           // of a chain of ids: of those so far
+  std::uint64_t position_ = 0;  // how many they are
   TokenCount count_;
   std::uint64_t seed_ = 0;
   std::uint64_t session_ = 0;        // of the messages that count, so far

@@ -21,10 +21,16 @@ struct RequestFacts {
   bool parsed = false;  // false: not a JSON object, or broken; what stands before the break is kept
   Model model_field = Model::kAbsent;
   bool stream = false;
-  bool stored = false;  // "store": true or "background": true: not to be sent twice
+  bool exact_tokens = false;  // prompt_tokens is a count of ids
+  bool stored = false;        // "store": true or "background": true: not to be sent twice
   std::uint32_t max_output_tokens = 0;
+  std::uint32_t expected_output_tokens = 0;  // 0: nothing is known
   std::uint32_t prompt_tokens = 0;
   std::uint32_t block_tokens = 16;
+  std::uint32_t exact_blocks = 0;  // how many of `blocks` are of token ids
+  // Of a prompt that was read whole and is of text alone: its bytes, from which prompt_tokens is
+  // estimated. Else 0.
+  std::uint64_t text_bytes = 0;
   std::int32_t priority = 0;
   std::uint64_t session_key = 0;
   std::uint64_t response_id = 0;
@@ -37,8 +43,10 @@ struct RequestFacts {
             .stream = stream,
             .prompt_tokens = prompt_tokens,
             .max_output_tokens = max_output_tokens,
+            .expected_output_tokens = expected_output_tokens,
             .session_key = session_key,
             .blocks = blocks,
+            .exact_blocks = exact_blocks,
             .block_tokens = block_tokens,
             .response_id = response_id,
             .priority = priority};

@@ -165,6 +165,7 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   [[nodiscard]] bool answer_is_good() const;
   void first_byte_of_other();
   void learn_response(TimePoint now);
+  void learn_usage();
   void drop_request();
   void keep_upstream();
   void complete();

@@ -190,6 +190,23 @@ void Exchange::learn_response(TimePoint now) {
       [&](Router& router) { router.learn_response(observer_.response_id(), replica_, now); });
 }
 
+// A whole answer has said how many tokens the prompt had and it has itself.
+void Exchange::learn_usage() {
+  ModelEstimates& estimates = shard_.shared().estimates;
+  ProxyMetrics::Shard& metrics = shard_.metrics();
+  if (const auto tokens = observer_.prompt_tokens()) {
+    const bool exact = facts_.exact_tokens;
+    (exact ? metrics.prompts_by_ids : metrics.prompts_by_text).add(facts_.prompt_tokens, *tokens);
+    if (facts_.text_bytes > 0) estimates.learn_prompt(facts_.model, facts_.text_bytes, *tokens);
+  }
+  if (const auto tokens = observer_.output_tokens()) {
+    if (facts_.expected_output_tokens > 0) {
+      metrics.outputs.add(facts_.expected_output_tokens, *tokens);
+    }
+    estimates.learn_output(facts_.model, *tokens, facts_.max_output_tokens);
+  }
+}
+
 void Exchange::take_body(std::string_view in) {
   const ResponseBody::Taken taken = response_body_.take(
       in, shard_.body_scratch(), [this](std::string_view payload) { observe(payload); });
@@ -345,6 +362,7 @@ void Exchange::complete() {
     shard_.deps().activity.completed(replica_, now);
   }
   if (observer_.response_id() != 0 && !response_learnt_) learn_response(now);
+  if (status < 400) learn_usage();
   shard_.metrics().response_bytes.add(response_bytes_);
   release_charge(status >= 500 ? Feedback::Event::kFailed : Feedback::Event::kFinished, now);
   keep_upstream();

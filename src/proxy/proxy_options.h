@@ -65,7 +65,10 @@ struct ProxyOptions {
 
   // What is read of a request.
   std::uint32_t block_bytes = 64;  // text of one prefix block
-  double bytes_per_token = 4;      // for estimates
+  std::uint32_t block_ids = 16;    // token ids of one prefix block
+  double bytes_per_token = 4;      // for estimates, until learnt
+  // Of the chains of token ids (core/token_chain.h): one for all parts of a process.
+  std::uint64_t chain_secret = 1;
   // Looked at in this order for the session key.
   std::vector<std::string> session_headers = {"x-session-id", "x-claude-code-session-id",
                                               "x-session-affinity", "session-id", "session_id"};

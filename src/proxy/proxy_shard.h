@@ -14,6 +14,7 @@
 #include "base/intrusive.h"
 #include "base/rng.h"
 #include "features/chat_request.h"
+#include "features/model_estimates.h"
 #include "net/listener.h"
 #include "net/reactor.h"
 #include "net/upstream_pool.h"
@@ -36,6 +37,7 @@ class ProxyShared {
         deps(dependencies),
         paths(options),
         needs(dependencies.router.needs()),
+        estimates(options.bytes_per_token),
         retry_budget(options.retry),
         body_memory(options.limits.body_memory) {}
 
@@ -43,6 +45,7 @@ class ProxyShared {
   const ProxyDependencies deps;
   const PathTable paths;
   const Needs needs;
+  ModelEstimates estimates;
   RetryBudget retry_budget;
   BodyMemory body_memory;
   std::atomic<bool> draining{false};      // unready

@@ -157,6 +157,24 @@ void ProxyMetrics::write(Exposition& out) const {
   }
   for (const auto& [word, count] : errors) out.sample({{"kind", word}}, count);
 
+  const auto expected = [&](std::string_view name, Counter Expected::* member,
+                            std::string_view help) {
+    out.family(name, Type::kCounter, help);
+    const auto sample = [&](std::string_view what, Expected Shard::* of) {
+      std::uint64_t total = 0;
+      for (const auto& shard : shards_) total += ((*shard.*of).*member).value();
+      out.sample({{"what", what}}, total);
+    };
+    sample("prompt_ids", &Shard::prompts_by_ids);
+    sample("prompt_text", &Shard::prompts_by_text);
+    sample("output", &Shard::outputs);
+  };
+  expected("pointsman_expected_tokens_total", &Expected::tokens,
+           "Tokens, as the answers' usage told them, of prompts counted by their ids, of prompts "
+           "estimated from their text, and of answers whose length was expected.");
+  expected("pointsman_expected_tokens_error_total", &Expected::error,
+           "Of the same: by how much the number that was expected differed, without its sign.");
+
   counter("pointsman_request_body_bytes_total", &Shard::request_bytes,
           "Bytes of request bodies received from clients.");
   counter("pointsman_response_body_bytes_total", &Shard::response_bytes,

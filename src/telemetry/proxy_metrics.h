@@ -69,6 +69,16 @@ class ProxyMetrics {
  public:
   static constexpr std::size_t kCodes = 600;
 
+  // How right a number of tokens was that was expected.
+  struct Expected {
+    void add(std::uint32_t expected, std::uint32_t actual) {
+      tokens.add(actual);
+      error.add(expected > actual ? expected - actual : actual - expected);
+    }
+    Counter tokens;  // that there were
+    Counter error;   // sum of the differences without their signs
+  };
+
   // One thread's counts.
   struct alignas(64) Shard {
     // Requests. Own answers (404, health) count by their code too.
@@ -94,6 +104,11 @@ class ProxyMetrics {
     std::array<Counter, kCutReasons> cuts{};
     WordCounter own_errors;  // by the word of the x-pointsman-error header
     Counter stale_resends;   // a reused connection had been closed; sent again on a fresh one
+
+    // Token counts that were expected, of the requests whose answers told the right ones.
+    Expected prompts_by_ids;   // prompts counted by their ids
+    Expected prompts_by_text;  // prompts estimated from their bytes
+    Expected outputs;          // answers, by what was learnt of their model
 
     // Bytes and bodies.
     Counter request_bytes;   // of bodies, from clients

@@ -321,9 +321,9 @@ TEST(ChatRequest, TheBeginningOfAPromptIs1024BytesOr256Ids) {
   EXPECT_NE(key(ids(255, "8")), key(ids(255, "9")));
 }
 
-// A block holds block_bytes / 4 ids, however many bytes of text are taken for a token.
+// However many bytes of text make a block, and how many are taken for a token.
 TEST(ChatRequest, ABlockOfIdsHasAsManyTokensAsIds) {
-  ChatRequestReader reader({.block_bytes = 128, .bytes_per_token = 3});
+  ChatRequestReader reader({.block_bytes = 128, .block_ids = 32, .bytes_per_token = 3});
   RequestFacts facts;
   const auto tokens = [&](const std::string& prompt) {
     const std::string body = R"({"prompt":)" + prompt + "}";
@@ -333,7 +333,7 @@ TEST(ChatRequest, ABlockOfIdsHasAsManyTokensAsIds) {
   EXPECT_EQ(tokens("[" + repeat("7,", 99) + "7]"), 32U);
   EXPECT_THAT(facts.blocks, SizeIs(100 / 32));
   EXPECT_EQ(tokens("[[" + repeat("7,", 99) + "7],[1]]"), 32U);
-  EXPECT_EQ(tokens('"' + repeat("x", 300) + '"'), 42U) << "128 / 3";
+  EXPECT_EQ(tokens('"' + repeat("x", 300) + '"'), 43U) << "128 / 3, rounded";
 }
 
 TEST(ChatRequest, WhatIsNotNeededIsNotMade) {
