@@ -176,14 +176,11 @@ TEST(PromptKeys, BlocksOfIdsAreThoseOfTheTokenChain) {
 struct Part {
   bool picture = false;
   std::string text;  // or which picture
-
-  friend bool operator==(const Part&, const Part&) = default;
 };
 
 struct Turn {
   std::string role;
   std::vector<Part> parts;
-  bool as_list = false;  // of parts; a single text may be given as text too
 };
 
 struct Chat {
@@ -199,7 +196,7 @@ Chat any_chat(Rng& rng) {
                             R"([{"type":"function","function":{"name":"g"}}])"});
   }
   for (std::size_t turns = 1 + below(rng, 3); turns > 0; --turns) {
-    Turn turn{.role = pick(rng, {"user", "assistant", "system"}), .parts = {}, .as_list = true};
+    Turn turn{.role = pick(rng, {"user", "assistant", "system"}), .parts = {}};
     for (std::size_t parts = 1 + below(rng, 3); parts > 0; --parts) {
       if (below(rng, 4) == 0) {
         turn.parts.push_back({true, pick(rng, {"AAAA", "BBBB"})});
@@ -275,7 +272,7 @@ TEST(PromptKeys, ChatsShareWhatAnEngineWouldAndNothingBehindIt) {
       // The same conversation, perhaps gone on or changed at one place.
       b = a;
       const std::size_t change = below(rng, 5);
-      if (change == 0) b.turns.push_back({"user", {{false, std::string(70, 'z')}}, true});
+      if (change == 0) b.turns.push_back({"user", {{false, std::string(70, 'z')}}});
       if (change == 1) b.turns.back().parts.back().text += "B";
       if (change == 2) b.tools = R"([{"type":"function","function":{"name":"h"}}])";
       if (change == 3) b.world = any_world(rng);
