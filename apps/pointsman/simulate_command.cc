@@ -1,7 +1,9 @@
+#include <cstdio>
 #include <memory>
 #include <string>
 
 #include "commands.h"
+#include "experiments/definitions.h"
 #include "experiments/experiment.h"
 #include "experiments/progress_bar.h"
 #include "policies/register.h"
@@ -38,6 +40,9 @@ void add_simulate_command(CLI::App& app) {
   }
   add_simulate_calibrate_command(*simulate);
   add_simulate_tune_command(*simulate);
+  simulate->add_subcommand("keys", "What the keys of the JSON and CSV files mean")->callback([] {
+    std::fputs(sim::definitions_markdown().c_str(), stdout);
+  });
 }
 
 }  // namespace pointsman

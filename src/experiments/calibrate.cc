@@ -12,6 +12,7 @@
 
 #include "base/rng.h"
 #include "experiments/engine_fit.h"
+#include "experiments/log_replay.h"
 #include "experiments/measured_requests.h"
 #include "experiments/run_parallel.h"
 #include "experiments/statistics.h"
@@ -26,6 +27,7 @@ constexpr std::size_t kMostSamples = 2'000;    // of each kind in a fit
 constexpr int kResamples = 100;
 constexpr int kQuickResamples = 20;
 constexpr std::uint64_t kSplitSeed = 0x5eed;
+constexpr std::uint32_t kFewestTokens = 8;  // of an answer whose time per token says something
 // An interval of more than this share of the value on either side tells little.
 constexpr double kWide = 0.5;
 
@@ -131,6 +133,28 @@ Errors errors(const Split<Sample>& parts, double (*measured)(const Sample&),
     theirs.push_back(std::abs(guess - value) / value);
   }
   return {arithmetic_mean(ours), arithmetic_mean(theirs)};
+}
+
+// A time of a request, as it was measured and as the log run again has it.
+struct ReplayedTime {
+  std::size_t request = 0;
+  double measured = 0;
+  double replayed = 0;
+};
+
+Errors replay_errors(const std::vector<ReplayedTime>& times) {
+  Split<ReplayedTime> parts;
+  for (const ReplayedTime& time : times) {
+    (is_held_out(time.request) ? parts.held_out : parts.fitted).push_back(time);
+  }
+  return errors<ReplayedTime>(
+      parts, [](const ReplayedTime& t) { return t.measured; },
+      [](const ReplayedTime& t) { return t.replayed; });
+}
+
+std::size_t count_held_out(const std::vector<ReplayedTime>& times) {
+  return static_cast<std::size_t>(std::count_if(
+      times.begin(), times.end(), [](const ReplayedTime& t) { return is_held_out(t.request); }));
 }
 
 std::string counted(std::uint64_t count, std::string_view what) {
@@ -297,17 +321,36 @@ Result<Calibration> run_calibrate(const std::string& path, const CalibrateOption
                  decodes, [](const DecodeSample& s) { return s.itl; },
                  [&](const DecodeSample& s) { return fit->predict_itl(s); }),
              decodes.held_out.size());
+
+  // The same of all requests, those in a crowd included: the whole log is run again.
+  EngineConfig engine = fit->config;
+  engine.max_num_batched_tokens = options.max_num_batched_tokens;
+  const std::vector<ReplayedRequest> replayed = replay_log(log.requests, engine, fit->overhead_s);
+  std::vector<ReplayedTime> first_tokens;
+  std::vector<ReplayedTime> gaps;
+  for (std::size_t i = 0; i < replayed.size(); ++i) {
+    const MeasuredRequest& request = log.requests[i];
+    first_tokens.push_back(
+        {i, request.first_token - request.start, replayed[i].first_token - request.start});
+    if (request.output_tokens < kFewestTokens || request.end <= request.first_token) continue;
+    const double steps = request.output_tokens - 1;
+    gaps.push_back({i, (request.end - request.first_token) / steps,
+                    (replayed[i].end - replayed[i].first_token) / steps});
+  }
+  add_errors("TTFT, log run again", replay_errors(first_tokens), count_held_out(first_tokens));
+  add_errors("ITL, log run again", replay_errors(gaps), count_held_out(gaps));
   report.tables.push_back({.title = "Error on requests that took no part in the fit",
                            .columns = {{"what", "of"},
                                        {"held_out", "requests"},
                                        {"mape", "MAPE %", 2, 100},
                                        {"mape_of_median", "of guessing the median %", 1, 100}}});
   char text[160];
-  std::snprintf(text, sizeof text,
-                "Prefills: those beside at most %.0f decoding requests; %llu met another prefill, "
-                "%llu were too long for one step.",
-                samples.most_others, static_cast<unsigned long long>(samples.crowded),
-                static_cast<unsigned long long>(samples.too_long));
+  std::snprintf(
+      text, sizeof text,
+      "Prefills fitted: those beside at most %.0f decoding requests; %llu met another prefill, "
+      "%llu were too long for one step.",
+      samples.most_others, static_cast<unsigned long long>(samples.crowded),
+      static_cast<unsigned long long>(samples.too_long));
   report.notes.emplace_back(text);
   const std::string gone = left_out(log);
   if (!gone.empty()) report.notes.push_back("Left out: " + gone.substr(2) + ".");

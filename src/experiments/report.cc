@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "experiments/definitions.h"
+
 namespace pointsman::sim {
 namespace {
 
@@ -150,6 +152,18 @@ Record table_record(const Table& table, const Shown& shown) {
       .set("columns", std::move(columns));
 }
 
+// What each key of the rows is, in the order of their first appearance.
+Record definitions(const Report& report) {
+  Record meanings;
+  for (const Record& row : report.rows) {
+    for (const Entry& entry : row.entries()) {
+      if (entry.key.ends_with(kInterval) || meanings.find(entry.key) != nullptr) continue;
+      if (const auto meaning = definition_of(entry.key)) meanings.set(entry.key, *meaning);
+    }
+  }
+  return meanings;
+}
+
 }  // namespace
 
 std::string report_json(const Report& report) {
@@ -163,7 +177,7 @@ std::string report_json(const Report& report) {
     text += record_json(row);
   }
   const std::vector<Shown> shown = shown_rows(report);
-  text += "\n],\n\"tables\":[";
+  text += "\n],\n\"definitions\":" + record_json(definitions(report)) + ",\n\"tables\":[";
   for (std::size_t i = 0; i < shown.size(); ++i) {
     text += i == 0 ? "\n" : ",\n";
     text += record_json(table_record(report.tables[i], shown[i]));

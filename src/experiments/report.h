@@ -36,9 +36,11 @@ struct Report {
   std::vector<std::string> notes;  // below the tables: what a reader must know to read them
 };
 
-// {"experiment", "title", "seeds", "scenario": {…}, "rows": [{…}, …], "tables": […], "notes": […]},
-// one row a line. "tables" says how the rows are shown: the title, the first row and the number of
-// rows, and of each column the key, title, digits and scale. The same report gives the same bytes.
+// {"experiment", "title", "seeds", "scenario": {…}, "rows": [{…}, …], "definitions": {…},
+// "tables": […], "notes": […]}, one row a line. "definitions" says what each key of the rows is
+// (experiments/definitions.h). "tables" says how the rows are shown: the title, the first row and
+// the number of rows, and of each column the key, title, digits and scale. The same report gives
+// the same bytes.
 [[nodiscard]] std::string report_json(const Report& report);
 
 // One line a row, with the union of the rows' keys in order of first appearance. "<key>_ci95"

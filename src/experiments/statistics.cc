@@ -136,7 +136,8 @@ Estimate share_estimate(std::size_t hits, std::size_t all) {
   const double centre = (share + square / (2 * n)) / (1 + square / n);
   const double half =
       kNormal / (1 + square / n) * std::sqrt(share * (1 - share) / n + square / (4 * n * n));
-  return {share, std::max(0.0, centre - half), std::min(1.0, centre + half)};
+  // Of none and of all one end is the share itself, but for rounding.
+  return {share, hits == 0 ? 0.0 : centre - half, hits == all ? 1.0 : centre + half};
 }
 
 Estimate share_above(std::span<const double> values, double limit) {

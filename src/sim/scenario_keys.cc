@@ -279,21 +279,29 @@ std::vector<Key<ReplicaGroup>> make_replica_group_keys() {
            "Factor on the time of every step; balancers are not told.");
   SectionKeys<ReplicaGroup, EngineConfig>(
       table, "engine.", [](ReplicaGroup& g) -> EngineConfig& { return g.replica.engine; })
-      .add("blocks", &EngineConfig::blocks, 1, 100'000'000, "KV blocks of 16 tokens.")
+      .add("blocks", &EngineConfig::blocks, 1, 100'000'000,
+           "KV blocks of 16 tokens, what the memory has left beside the weights: as the engine "
+           "says at "
+           "its start.")
       .add("max_num_batched_tokens", &EngineConfig::max_num_batched_tokens, 1, 10'000'000,
-           "Tokens computed in one step.")
-      .add("max_num_seqs", &EngineConfig::max_num_seqs, 1, 100'000, "Requests running at once.")
+           "Tokens computed in one step: vLLM's flag of that name.")
+      .add("max_num_seqs", &EngineConfig::max_num_seqs, 1, 100'000,
+           "Requests running at once: vLLM's flag of that name.")
       .add("step_s", &EngineConfig::step_s, 0.0, 10.0,
-           "Of a step: scheduling, launch, sampling, seconds.")
-      .add("weights_s", &EngineConfig::weights_s, 0.0, 10.0,
-           "Reading the weights once: their bytes over 70 to 80 % of the memory bandwidth.")
+           "Of each step, seconds: scheduling, launch, sampling. An estimate.")
+      .add(
+          "weights_s", &EngineConfig::weights_s, 0.0, 10.0,
+          "Reading the weights once, seconds: their bytes over 70 to 80 % of the memory bandwidth.")
       .add("token_s", &EngineConfig::token_s, 1e-9, 1.0,
-           "Computing a token: 2 FLOP per parameter over 45 to 55 % of the peak rate.")
+           "Computing a token, seconds: 2 FLOP per parameter over 45 to 55 % of the peak rate.")
       .add("context_s", &EngineConfig::context_s, 0.0, 1.0,
-           "Reading the KV of one token of a decode's context: 128 KiB (8B) or 320 KiB (70B).")
-      .add("sequence_s", &EngineConfig::sequence_s, 0.0, 1.0, "Per request in the step.")
+           "Reading the KV of one token of a decode's context, seconds: 128 KiB (8B) or 320 KiB "
+           "(70B) over the memory bandwidth.")
+      .add("sequence_s", &EngineConfig::sequence_s, 0.0, 1.0,
+           "Per request in the step, seconds: its bookkeeping and sampling. An estimate.")
       .add("attention_ratio", &EngineConfig::attention_ratio, 0.0, 1.0,
-           "Attention work of one pair of query and context token, in tokens computed.");
+           "Attention FLOP of one pair of query and context token over the linear FLOP of a token, "
+           "from the model's shape.");
   return table;
 }
 
@@ -478,12 +486,26 @@ Defaults are those of a file without a preset.
 Each entry of `replicas` is a group of equal replicas. Its `engine` is a name, or a map of the keys below, in which
 `preset` may name the engine to start from. Known engines:
 
-| engine | what |
-|---|---|
+| engine | what | `blocks` | `max_num_seqs` | `step_s`, ms | `weights_s`, ms | `token_s`, µs | `context_s`, ns | `sequence_s`, µs | `attention_ratio`, 10⁻⁶ |
+|---|---|---|---|---|---|---|---|---|---|
 )";
   for (const EnginePreset& preset : engine_presets()) {
-    out.append("| `").append(preset.name).append("` | ").append(preset.what).append(" |\n");
+    const EngineConfig& engine = preset.config;
+    out.append("| `").append(preset.name).append("` | ").append(preset.what);
+    for (const double constant :
+         {static_cast<double>(engine.blocks), static_cast<double>(engine.max_num_seqs),
+          engine.step_s * 1e3, engine.weights_s * 1e3, engine.token_s * 1e6, engine.context_s * 1e9,
+          engine.sequence_s * 1e6, engine.attention_ratio * 1e6}) {
+      out.append(" | ").append(to_text(std::round(constant * 1e6) / 1e6));
+    }
+    out += " |\n";
   }
+  out += R"(
+All have `max_num_batched_tokens: 8192`. The constants of the first four follow from public data sheets and the models'
+shapes, as the keys below say; those of the last two are of the workloads with the same names. None was measured:
+[`simulate calibrate`](experiments/calibrate.md) fits them to engines of your own. A block has 16 tokens, as vLLM's on
+GPUs; that and the rules of the scheduler are the model itself, not keys.
+)";
   out += R"(
 ```yaml
 replicas:

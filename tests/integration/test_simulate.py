@@ -40,6 +40,8 @@ def test_theory_agrees_with_the_closed_forms(tmp_path):
     report = json.loads(file.read_text())
     assert report["experiment"] == "theory"
     assert report["seeds"] == 4
+    keys = {key for row in report["rows"] for key in row if not key.endswith("_ci95")}
+    assert keys == set(report["definitions"])
 
     rows = [row for row in report["rows"] if row["model"] == "supermarket"]
     assert {row["choices"] for row in rows} == {1, 2, 3}
@@ -62,10 +64,23 @@ def test_theory_agrees_with_the_closed_forms(tmp_path):
             assert float(line[key] or "nan") == pytest.approx(row.get(key, float("nan")), nan_ok=True)
 
 
-def rows_of(path, *words):
+def report_of(path, *words):
     done = simulate(*words, "--json", path)
     assert done.returncode == 0, done.stderr
-    return json.loads(path.read_text())["rows"]
+    report = json.loads(path.read_text())
+    keys = {key for row in report["rows"] for key in row if not key.endswith("_ci95")}
+    # Whoever adds a key says in src/experiments/definitions.cc what it is.
+    assert keys == set(report["definitions"])
+    for row in report["rows"]:
+        for key in keys & row.keys():
+            if row.get(f"{key}_ci95") and row[key] is not None:
+                low, high = row[f"{key}_ci95"]
+                assert low is None or low <= row[key] <= high, (key, row)
+    return report
+
+
+def rows_of(path, *words):
+    return report_of(path, *words)["rows"]
 
 
 def find(rows, **wanted):
@@ -159,6 +174,114 @@ def test_pools_help_few_long_requests_and_harm_when_sized_wrongly(tmp_path):
     assert row("limits", "least_work", work, stated_limit_tokens=16384)["ttft_p50_s"] < 0.5
 
 
+def test_the_best_of_all_herds_by_reports_and_two_choices_do_not(tmp_path):
+    rows = rows_of(tmp_path / "herding.json", "herding", "--quick")
+    chance = find(rows, policy="random", arm="L=1")
+    step = "L=4, poll 2 s in step"
+    best = find(rows, model="herding", policy="global_least_kv", arm=f"bare, {step}")
+    two = find(rows, model="herding", policy="least_kv", arm=f"bare, {step}")
+    assert best["favourite_share"] > 0.98 > 0.32 > two["favourite_share"]
+    assert best["ttft_p50_s"] > 3 * chance["ttft_p50_s"]
+    assert two["ttft_p50_s"] < 1.2 * chance["ttft_p50_s"]
+    assert best["cv_load"] > 1.4 * two["cv_load"]
+    alone = find(rows, model="herding", policy="least_work", arm="L=16, no exchange")
+    told = find(rows, model="herding", policy="least_work", arm="L=16, exchange 0.05 s")
+    assert told["ttft_p99_s"] < 0.85 * alone["ttft_p99_s"]
+    series = [row for row in rows if row["model"] == "series"]
+    assert series and all(len(row["requests_at_replica"]) == 8 for row in series)
+
+
+def test_a_valve_matters_where_caches_bind(tmp_path):
+    rows = rows_of(tmp_path / "valve.json", "valve", "--quick")
+
+    def row(setting, arm):
+        return find(rows, setting=setting, arm=arm)
+
+    assert row("slack", "KV 0.50")["prefix_hit_rate"] > 0.97 * row("slack", "off")["prefix_hit_rate"]
+    late, early, never = (row("kv_bound", arm) for arm in ("KV 0.90", "KV 0.50", "off"))
+    assert late["p99_over_off"] < 0.8
+    assert early["prefix_hit_rate"] < 0.5 * late["prefix_hit_rate"]
+    assert never["preemptions"] > 1.5 * late["preemptions"]
+
+
+def test_policies_beat_each_other_over_random_settings(tmp_path):
+    rows = rows_of(tmp_path / "policies.json", "policies", "--quick")
+    policies = [row for row in rows if row["model"] == "policy"]
+
+    def gain(policy, arm):
+        return find(policies, policy=policy, arm=arm)["p99_gain"]
+
+    informed = gain("least_work", "exchange 50 ms, exact index")
+    assert informed > 1.15
+    assert informed > 1.5 * gain("least_connections", "")
+    assert gain("least_connections", "") > 1.1 * gain("random", "")
+    pairs = [row for row in rows if row["model"] == "pair"]
+    assert len(pairs) == len(policies) * (len(policies) - 1)
+    assert len([row for row in rows if row["model"] == "setting"]) == 12
+
+
+def test_the_default_is_ahead_of_affinity_with_pools(tmp_path):
+    rows = rows_of(tmp_path / "best.json", "best", "--quick", "--seeds", 4)
+    full = "exact index, exchange 50 ms"
+    for scenario in ("set_a", "ref70"):
+        row = find(rows, model="named", scenario=scenario, arm=full, balancers=4)
+        pools = find(rows, model="named", scenario=scenario, arm="segregation", balancers=4)
+        assert row["ttft_p99_s"] < 0.8 * pools["ttft_p99_s"]
+    assert find(rows, model="random", arm=full)["p99_gain"] > 1.2
+
+
+FAULTS = """
+preset: set_a
+balancers: {exchange_s: 0.05}
+faults:
+  - {kind: dies, at_s: 150, replica: 1}
+  - {kind: restarts, at_s: 200, replica: 1}
+  - {kind: slows, at_s: 30, replica: 2, factor: 5}
+  - {kind: slows, at_s: 200, replica: 2, factor: 1}
+  - {kind: stops_reporting, at_s: 40, replica: 3}
+  - {kind: reports, at_s: 90, replica: 3}
+  - {kind: joins, at_s: 100, replica: 7}
+"""
+
+
+def test_a_scenario_file_has_all_faults(tmp_path):
+    calm, stormy = tmp_path / "calm.yaml", tmp_path / "stormy.yaml"
+    calm.write_text(FAULTS[: FAULTS.index("faults:")])
+    stormy.write_text(FAULTS)
+    words = ["--policy", "least_work,session_affinity", "--seeds", 2, "--requests", 6_000]
+    calm_rows = rows_of(tmp_path / "calm.json", "run", calm, *words)
+    rows = rows_of(tmp_path / "stormy.json", "run", stormy, *words)
+    for policy in ("least_work", "session_affinity"):
+        before, after = find(calm_rows, policy=policy), find(rows, policy=policy)
+        assert before["failed"] == before["retried"] == 0
+        # Answers under way are lost; those that had not begun are tried elsewhere.
+        assert after["failed"] > 0
+        assert after["ttft_p99_s"] > before["ttft_p99_s"]
+
+
+def test_a_bad_scenario_is_refused_with_line_key_and_what_is_allowed(tmp_path):
+    file = tmp_path / "bad.yaml"
+    file.write_text("preset: set_a\nworkload:\n  think_s: -3\nfaults:\n  - {kind: dies, replica: 8}\n")
+    done = simulate("run", file, "--policy", "random")
+    assert done.returncode == 1
+    assert f"{file}:3: workload.think_s: '-3' is not allowed (allowed: number, 0 to 86400)" in done.stderr
+    assert f"{file}:5: faults[0].replica: there are 8 replicas" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_load_above_the_capacity_is_run_and_said(tmp_path):
+    file = tmp_path / "full.yaml"
+    file.write_text("preset: set_a\narrivals: {rate: 100}\n")
+    words = ["run", file, "--policy", "least_connections", "--seeds", 1, "--requests", 30_000]
+    done = simulate(*words, "--json", tmp_path / "full.json")
+    assert done.returncode == 0, done.stderr
+    assert "above capacity in 1 of 1 runs; the queue grew by" in done.stdout
+    (row,) = json.loads((tmp_path / "full.json").read_text())["rows"]
+    assert row["over_capacity"] == 1 and row["queue_growth_rps"] > 1
+    # Clients wait for answers before they go on, so fewer come than would.
+    assert 10_000 < row["requests"] < 0.85 * 30_000
+
+
 def test_the_same_command_writes_the_same_bytes(tmp_path):
     words = ["theory", "--quick", "--seeds", 1, "--replicas", 20]
     one, two = tmp_path / "one.json", tmp_path / "two.json"
@@ -225,6 +348,7 @@ def test_tune_finds_a_gain_that_holds_on_other_seeds(tmp_path):
     assert done.stdout.endswith("\n\n" + config.read_text())
     report = json.loads(file.read_text())
     shipped, tuned = report["rows"]
+    assert {k for k in tuned if not k.endswith("_ci95")} == set(report["definitions"])
     assert (shipped["policy"], shipped["arm"], shipped["ratio"]) == ("least_work", "as shipped", 1)
     # Four routers that tell each other nothing: sessions that stay at home are far better.
     assert tuned["gain_shown"] and tuned["ratio"] < 0.85
@@ -273,7 +397,9 @@ def test_calibrate_finds_what_a_step_costs(tmp_path):
     log.write_text("".join(lines))
     done = simulate("calibrate", log, "--quick", "--json", file)
     assert done.returncode == 0, done.stderr
-    rows = json.loads(file.read_text())["rows"]
+    report = json.loads(file.read_text())
+    rows = report["rows"]
+    assert {k for row in rows for k in row if not k.endswith("_ci95")} == set(report["definitions"])
     found = {row["key"]: row for row in rows if row["model"] == "constant"}
     assert found["engine.token_s"]["value"] == pytest.approx(50e-6, rel=0.04)
     assert found["engine.weights_s"]["value"] == pytest.approx(0.008, rel=0.15)

@@ -121,6 +121,9 @@ TEST_F(Calibrate, FindsTheConstantsOfAnEngineAtALowLoad) {
   }
   EXPECT_LT(mape(*found, "TTFT"), 0.005);
   EXPECT_LT(mape(*found, "ITL"), 0.01);
+  // Where in a step a request comes is not known after many steps: a third of a step more or less.
+  EXPECT_LT(mape(*found, "TTFT, log run again"), 0.12);
+  EXPECT_LT(mape(*found, "ITL, log run again"), 0.01);
 
   const Result<LoadedScenario> pasted = load_scenario(found->scenario, "pasted", registry_);
   ASSERT_TRUE(pasted) << pasted.error().message;
@@ -144,6 +147,9 @@ TEST_F(Calibrate, UnderLoadItFindsWhatDecidesAndSaysWhatItCouldNotTell) {
       << found->scenario;
   EXPECT_LT(mape(*found, "TTFT"), 0.06);
   EXPECT_LT(mape(*found, "ITL"), 0.03);
+  // Most prefills met another one. One that changes places with another is far off, few do.
+  EXPECT_LT(mape(*found, "TTFT, log run again"), 0.15) << mape(*found, "TTFT, log run again");
+  EXPECT_LT(mape(*found, "ITL, log run again"), 0.05);
 }
 
 // One request alone on an engine with t0 = 4 ms, tw = 8 ms, tc = 50 us, tkv = 60 ns, tseq = 0 and

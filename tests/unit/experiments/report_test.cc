@@ -33,7 +33,7 @@ TEST(Report, JsonKeepsTheOrderOfKeysAndOneRowALine) {
             "{\"policy\":\"a,\\\"b\\\"\",\"mean_s\":0.1,\"mean_s_ci95\":[0.05,0.2],\"closed\":true,"
             "\"series\":[1,2.5]},\n"
             "{\"policy\":\"c\",\"extra\":null}\n"
-            "],\n\"tables\":[\n"
+            "],\n\"definitions\":{\"policy\":\"the policy's preset\"},\n\"tables\":[\n"
             "{\"title\":\"\",\"first\":0,\"rows\":2,\"columns\":["
             "{\"key\":\"policy\",\"title\":\"policy\",\"digits\":0,\"scale\":1},"
             "{\"key\":\"mean_s\",\"title\":\"mean, s\",\"digits\":2,\"scale\":1}]}\n"

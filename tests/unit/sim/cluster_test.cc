@@ -245,6 +245,90 @@ TEST(Cluster, AFollowUpComesAfterItsAnswerWhereClientsWait) {
   EXPECT_GT(follow_ups, 1'000U);
 }
 
+TEST(Cluster, ConversationsComeByAGammaRenewalProcess) {
+  for (const ArrivalKind kind : {ArrivalKind::kSemiOpen, ArrivalKind::kOpen}) {
+    for (const double cv : {0.5, 1.0, 2.0}) {
+      Scenario scenario = small();
+      scenario.arrivals.kind = kind;
+      scenario.arrivals.cv = cv;
+      scenario.measure.requests = 6'000;
+      Recorder log;
+      (void)run(scenario, arm("least_connections"), registry(), 1, &log);
+      std::vector<double> times;
+      for (const FinishedRequest& request : log.requests) {
+        if (request.turn == 0) times.push_back(to_seconds(request.arrived - kRunBegin));
+      }
+      std::sort(times.begin(), times.end());
+      double sum = 0;
+      double squares = 0;
+      for (std::size_t i = 1; i < times.size(); ++i) {
+        const double gap = times[i] - times[i - 1];
+        sum += gap;
+        squares += gap * gap;
+      }
+      const auto gaps = static_cast<double>(times.size() - 1);
+      const double mean = sum / gaps;
+      // 7 requests a second, 2.5 to a conversation; four standard errors of some 2,400 gaps.
+      EXPECT_NEAR(mean, 2.5 / 7, 4 * cv * mean / std::sqrt(gaps)) << cv;
+      EXPECT_NEAR(std::sqrt(squares / gaps - mean * mean) / mean, cv, 0.12 * (1 + cv)) << cv;
+    }
+  }
+}
+
+TEST(Cluster, AClosedLoopHasItsUsersAndNoMore) {
+  Scenario scenario = small();
+  scenario.arrivals.kind = ArrivalKind::kClosed;
+  scenario.arrivals.users = 20;
+  scenario.workload.think_s = 1;
+  Recorder log;
+  (void)run(scenario, arm("least_work"), registry(), 1, &log);
+  std::vector<std::pair<TimePoint, int>> changes;
+  for (const FinishedRequest& request : log.requests) {
+    changes.emplace_back(request.arrived, 1);
+    changes.emplace_back(request.ended, -1);
+  }
+  std::sort(changes.begin(), changes.end());
+  int now = 0;
+  int most = 0;
+  for (const auto& [at, by] : changes) most = std::max(most, now += by);
+  EXPECT_LE(most, 20);
+  EXPECT_GT(most, 15);
+}
+
+// When each balancer's reports arrive.
+class ReportTimes final : public RunLog {
+ public:
+  void report_applied(std::uint32_t balancer, ReplicaIndex replica,
+                      const Signals& signals) override {
+    if (replica == 0) times[balancer].push_back(to_seconds(signals.observed_at - kRunBegin));
+  }
+  std::map<std::uint32_t, std::vector<double>> times;
+};
+
+TEST(Cluster, EachBalancerPollsAtItsOwnMomentsAndHearsLater) {
+  Scenario scenario = small();
+  scenario.measure.requests = 500;
+  scenario.balancers.poll = std::chrono::seconds(2);
+  scenario.balancers.signal_delay = std::chrono::milliseconds(300);
+  for (const PollPhase phase : {PollPhase::kSynchronised, PollPhase::kRandom}) {
+    scenario.balancers.phase = phase;
+    ReportTimes log;
+    (void)run(scenario, arm("least_kv"), registry(), 1, &log);
+    ASSERT_EQ(log.times.size(), 3U);
+    for (const auto& [balancer, times] : log.times) {
+      ASSERT_GT(times.size(), 20U);
+      for (std::size_t i = 1; i < times.size(); ++i) {
+        EXPECT_NEAR(times[i] - times[i - 1], 2, 1e-6);
+      }
+    }
+    const bool together = std::abs(log.times[0][0] - log.times[1][0]) < 1e-6;
+    EXPECT_EQ(together, phase == PollPhase::kSynchronised);
+    if (together) {
+      EXPECT_NEAR(log.times[0][0], 0.3, 1e-6) << "polled at once, heard later";
+    }
+  }
+}
+
 TEST(Cluster, AnExactIndexAndAffinityComeNearTheBound) {
   const Scenario scenario = small();
   Arm exact = arm("least_work");

@@ -189,6 +189,111 @@ TEST(ScenarioFile, TheDocumentListsTheKeysAsTheyAre) {
       << "docs/scenario.md is out of date: pointsman simulate run --keys > docs/scenario.md";
 }
 
+// The two published sets, spelled out: a file can say all that they are.
+TEST(ScenarioFile, SpelledOutTheNamedSetsAreWhatTheyAreByName) {
+  const std::string ref70 = R"(
+name: ref70
+replicas:
+  - count: 6
+    engine: {blocks: 40000, max_num_batched_tokens: 8192, max_num_seqs: 128, step_s: 0.0035, weights_s: 0.009,
+             token_s: 70e-6, context_s: 30e-9, sequence_s: 10e-6, attention_ratio: 1.9e-5}
+  - count: 1
+    pool: long_context
+    engine: {blocks: 40000, max_num_batched_tokens: 8192, max_num_seqs: 128, step_s: 0.0035, weights_s: 0.009,
+             token_s: 70e-6, context_s: 30e-9, sequence_s: 10e-6, attention_ratio: 1.9e-5}
+  - count: 1
+    pool: long_generation
+    engine: {blocks: 40000, max_num_batched_tokens: 8192, max_num_seqs: 128, step_s: 0.0035, weights_s: 0.009,
+             token_s: 70e-6, context_s: 30e-9, sequence_s: 10e-6, attention_ratio: 1.9e-5}
+balancers: {count: 4, poll_s: 1.5, saturation_kv: 0.9}
+arrivals: {kind: semi_open, rate: 7.15, cv: 1.5}
+workload:
+  first_prompt: {median: 4000, sigma: 0.25, high: 32000}
+  follow_up: {median: 770, sigma: 0.7, high: 32000}
+  output: {median: 375, sigma: 1.2, low: 1, high: 4000}
+  turns: lognormal
+  turns_mean: 2.5
+  turns_sigma: 0.4
+  think_s: 13
+  document_share: 0.0038
+  document_low: 32000
+  document_high: 110000
+  long_generation_share: 0.005
+  long_generation: {median: 5500, sigma: 0.5, low: 500, high: 16000}
+  max_tokens: 4000
+  long_max_tokens: 16384
+  max_context: 131072
+measure: {requests: 15000, warm_up: 0.2, overhead_s: 0.03}
+)";
+  const std::string set_a = R"(
+name: set_a
+replicas:
+  - {count: 6, engine: {blocks: 27000, max_num_batched_tokens: 8192, max_num_seqs: 256, step_s: 0.003, weights_s: 0.01,
+     token_s: 47.8e-6, context_s: 80e-9, sequence_s: 10e-6, attention_ratio: 3.3e-5}}
+  - {count: 1, pool: long_context, engine: {blocks: 27000, max_num_seqs: 256, step_s: 0.003, weights_s: 0.01,
+     token_s: 47.8e-6, context_s: 80e-9, sequence_s: 10e-6, attention_ratio: 3.3e-5}}
+  - {count: 1, pool: long_generation, engine: {blocks: 27000, max_num_seqs: 256, step_s: 0.003, weights_s: 0.01,
+     token_s: 47.8e-6, context_s: 80e-9, sequence_s: 10e-6, attention_ratio: 3.3e-5}}
+balancers: {count: 4, poll_s: 2, saturation_kv: 0.9}
+arrivals: {kind: semi_open, rate: 18, cv: 1}
+workload:
+  first_prompt: {median: 800, sigma: 1.2, high: 32000}
+  follow_up: {median: 200, sigma: 1.0, high: 32000}
+  output: {median: 250, sigma: 1.0, low: 1, high: 4000}
+  turns: geometric
+  turns_mean: 2.5
+  think_s: 15
+  document_share: 0.003
+  document_low: 32000
+  document_high: 120000
+  long_generation_share: 0.01
+  long_generation: {median: 5000, sigma: 0.5, low: 500, high: 16000}
+  max_tokens: 4000
+  long_max_tokens: 16384
+  max_context: 131072
+measure: {requests: 15000, warm_up: 0.2, overhead_s: 0.01}
+)";
+  for (const std::string& text : {ref70, set_a}) {
+    const Scenario read = load(text).scenario;
+    const Scenario named = *find_scenario_preset(read.name);
+    for (const Key<Scenario>& key : scenario_keys()) {
+      EXPECT_EQ(key.text(read), key.text(named)) << read.name << " " << key.path;
+    }
+    ASSERT_EQ(read.replicas.size(), named.replicas.size());
+    for (std::size_t i = 0; i < read.replicas.size(); ++i) {
+      EXPECT_EQ(read.replicas[i].pool, named.replicas[i].pool);
+      for (const Key<ReplicaGroup>& key : replica_group_keys()) {
+        EXPECT_EQ(key.text({.replica = read.replicas[i]}), key.text({.replica = named.replicas[i]}))
+            << read.name << " " << key.path;
+      }
+    }
+  }
+}
+
+TEST(ScenarioFile, EveryConstantOfAnEngineHasItsUnit) {
+  for (const Key<ReplicaGroup>& key : replica_group_keys()) {
+    if (!key.path.starts_with("engine.")) continue;
+    const std::string unit = key.path.ends_with("_s") ? "seconds" : "";
+    EXPECT_THAT(key.help, HasSubstr(unit)) << key.path;
+  }
+  // From the memory bandwidths, peak rates and sizes that docs/scenario.md names beside them.
+  struct Published {
+    std::string_view name;
+    double token_us, weights_ms, context_ns, attention, blocks;
+  };
+  for (const Published& one : {Published{"8b_h100", 32, 6.4, 52, 3.3e-5, 26'000},
+                               Published{"8b_a100", 80, 9.8, 80, 3.3e-5, 26'000},
+                               Published{"70b_h100x4", 79, 15, 35, 1.9e-5, 25'700},
+                               Published{"70b_a100x4", 226, 23, 54, 1.9e-5, 25'000}}) {
+    const EngineConfig& engine = find_engine_preset(one.name)->config;
+    EXPECT_DOUBLE_EQ(engine.token_s * 1e6, one.token_us) << one.name;
+    EXPECT_DOUBLE_EQ(engine.weights_s * 1e3, one.weights_ms) << one.name;
+    EXPECT_DOUBLE_EQ(engine.context_s * 1e9, one.context_ns) << one.name;
+    EXPECT_DOUBLE_EQ(engine.attention_ratio, one.attention) << one.name;
+    EXPECT_EQ(engine.blocks, one.blocks) << one.name;
+  }
+}
+
 TEST(Scenario, MoreReplicasHaveTheSameLoadEach) {
   Scenario scenario = *find_scenario_preset("set_a");
   set_replicas(scenario, 16);
