@@ -518,7 +518,22 @@ token_s · attention_ratio · Σ prefill query-context pairs`.
 
 )";
   append_rows(replica_group_keys(), ReplicaGroup{}, out);
-  out += "\n## Faults\n\n";
+  out += R"(
+## Faults
+
+What runs on a replica that dies is lost, and the routers know at once. A request whose client has seen nothing yet is sent
+once more elsewhere, as the proxy does; any other, and one that is lost twice or finds no replica left, fails. A client
+whose request failed gives its conversation up; in a closed loop it begins another a second later. A replica that stops
+reporting goes on serving: its last report ages until it counts as unknown. `slows` with `factor: 1` is the end of
+slowness, and one that joins is unknown to all until then.
+
+```yaml
+faults:
+  - {kind: dies, at_s: 60, replica: 1}
+  - {kind: restarts, at_s: 120, replica: 1}
+```
+
+)";
   append_rows(fault_keys(), FaultSpec{}, out);
   out += R"(
 ## Arms
