@@ -172,7 +172,8 @@ class Serve {
                                    .access_log = access_log_.get(),
                                    .append_models = {},
                                    .refresh_models = {},
-                                   .orca_report = {}};
+                                   .orca_report = {},
+                                   .models = nullptr};
     // The feeds are made after the proxy and go before it; its threads run only in between.
     dependencies.append_models = [this](std::string& out) { feeds_->models().append_merged(out); };
     dependencies.refresh_models = [this](Reactor& reactor, std::function<void()> done) {

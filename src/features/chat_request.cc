@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
-#include <span>
+#include <limits>
+#include <utility>
 
 #include "base/ascii.h"
-#include "features/block_hash.h"
+#include "features/body_fields.h"
+#include "features/content_reader.h"
 #include "features/json_read.h"
+#include "features/partial_json.h"
 #include "features/session_key.h"
 
 namespace pointsman {
@@ -16,432 +18,53 @@ namespace {
 // Parsers keep their buffers for the next body; those of a body beyond this are given back.
 constexpr std::size_t kKeptCapacity = std::size_t{1} << 20;
 
-// The fields that hold a prompt, in the order in which engines put their content together.
-enum ContentField : std::uint8_t {
-  kSystem,
-  kInstructions,
-  kTools,
-  kMessages,
-  kPrompt,
-  kInput,
-  kQuery,
-  kDocuments,
-  kTextOne,
-  kTextTwo,
-  kText,
-  kInputs,
-  kContentFields,
-};
-
-constexpr std::array<std::string_view, kContentFields> kContentNames = {
-    "system", "instructions", "tools",  "messages", "prompt", "input",
-    "query",  "documents",    "text_1", "text_2",   "text",   "inputs"};
-
-// Kinds of pieces, for PromptContent::mark.
-constexpr char kMarkSystem = 'S';
-constexpr char kMarkTools = 'T';
-constexpr char kMarkMessage = 'M';
-constexpr char kMarkRole = 'r';
-constexpr char kMarkContent = 'c';
-constexpr char kMarkPart = 'p';
-constexpr char kMarkMedium = 'i';
-constexpr char kMarkField = 'k';
-constexpr char kMarkPrompt = 'P';
-
-// Fields of a content part that hold pictures, sounds or files, as bytes or as an address.
-bool is_medium(std::string_view key) {
-  constexpr std::array<std::string_view, 9> kMedia = {"image_url", "source",    "input_audio",
-                                                      "video_url", "audio_url", "image",
-                                                      "file_data", "file",      "image_embeds"};
-  return std::find(kMedia.begin(), kMedia.end(), key) != kMedia.end();
-}
-
-// What the pass over the top-level fields finds.
-struct TopLevel {
-  static constexpr int kNone = -1;
-
-  std::optional<std::uint32_t> max_completion_tokens;
-  std::optional<std::uint32_t> max_output_tokens;
-  std::optional<std::uint32_t> max_tokens;
-  std::string_view model;
-  std::string_view prompt_cache_key;
-  std::string_view conversation;
-  std::string_view user;
-  std::string_view previous_response_id;
-  std::string_view cache_salt;
-  bool store = false;
-  bool background = false;
-  std::array<int, kContentFields> content_at;  // which field of the object it is
-
-  TopLevel() { content_at.fill(kNone); }
-};
-
-std::string_view text_or_empty(json::od::value& value) {
-  return json::string(value).value_or(std::string_view());
-}
-
-void read_model(json::od::value& value, TopLevel& top, RequestFacts& facts) {
-  const std::optional<std::string_view> name = json::string(value);
-  top.model = name.value_or(std::string_view());
-  if (name) {
-    facts.model_field = RequestFacts::Model::kNamed;
-  } else if (json::is_null(value)) {
-    facts.model_field = RequestFacts::Model::kNull;
-  } else {
-    facts.model_field = RequestFacts::Model::kOther;
-  }
-}
-
-// False: the document is broken.
-bool read_conversation(json::od::value& value, std::string_view& id) {
-  json::od::json_type type{};
-  if (value.type().get(type) != simdjson::SUCCESS) return false;
-  id = {};
-  if (type != json::od::json_type::object) {
-    id = text_or_empty(value);
-    return true;
-  }
-  json::od::object object;
-  if (value.get_object().get(object) != simdjson::SUCCESS) return false;
-  return json::for_each_field(object, [&](std::string_view key, json::od::value& inner) {
-    if (key == "id") id = text_or_empty(inner);
-    return true;
-  });
-}
-
-// False: the document is broken.
-bool read_field(std::string_view key, json::od::value& value, int index, TopLevel& top,
-                RequestFacts& facts) {
-  for (std::size_t i = 0; i < kContentNames.size(); ++i) {
-    if (key == kContentNames[i]) {
-      top.content_at[i] = index;
-      return true;
-    }
-  }
-  if (key == "model") {
-    read_model(value, top, facts);
-  } else if (key == "stream") {
-    facts.stream = json::is_true(value);
-  } else if (key == "max_completion_tokens") {
-    top.max_completion_tokens = json::count(value);
-  } else if (key == "max_output_tokens") {
-    top.max_output_tokens = json::count(value);
-  } else if (key == "max_tokens") {
-    top.max_tokens = json::count(value);
-  } else if (key == "prompt_cache_key") {
-    top.prompt_cache_key = text_or_empty(value);
-  } else if (key == "conversation") {
-    return read_conversation(value, top.conversation);
-  } else if (key == "user") {
-    top.user = text_or_empty(value);
-  } else if (key == "previous_response_id") {
-    top.previous_response_id = text_or_empty(value);
-  } else if (key == "cache_salt") {
-    top.cache_salt = text_or_empty(value);
-  } else if (key == "store") {
-    top.store = json::is_true(value);
-  } else if (key == "background") {
-    top.background = json::is_true(value);
-  } else if (key == "priority") {
-    std::int64_t priority = 0;
-    facts.priority = 0;
-    if (value.get_int64().get(priority) == simdjson::SUCCESS) {
-      facts.priority =
-          static_cast<std::int32_t>(std::clamp<std::int64_t>(priority, INT32_MIN, INT32_MAX));
-    }
-  }
-  return true;
-}
-
-// Reads the content fields into a PromptContent. Where the document proves broken, reading stops:
-// its values may not be touched any more.
-class ContentReader {
- public:
-  ContentReader(Api api, PromptContent& content) : api_(api), content_(content) {}
-
-  // False: the document is broken.
-  bool field(ContentField field, json::od::value& value) {
-    switch (field) {
-      case kSystem:
-      case kInstructions:
-        content_.mark(kMarkSystem);
-        parts(value);
-        content_.end_message("system");
-        break;
-      case kTools:
-        content_.mark(kMarkTools);
-        as_written(value);
-        content_.end_message("");  // what a client offers does not name its session
-        break;
-      case kMessages:
-      case kPrompt:
-      case kInput:
-        prompt(value);
-        break;
-      default:
-        content_.mark(kMarkField);
-        content_.start_prompt();
-        as_written(value);
-        break;
-    }
-    return !broken_;
-  }
-
- private:
-  using Type = json::od::json_type;
-
-  Type type_of(json::od::value& value) {
-    Type type = Type::null;
-    if (value.type().get(type) != simdjson::SUCCESS) broken_ = true;
-    return type;
-  }
-
-  template <typename Each>
-  void fields(json::od::value& value, Each&& each) {
-    json::od::object object;
-    broken_ = broken_ || value.get_object().get(object) != simdjson::SUCCESS;
-    if (broken_) return;
-    const bool whole =
-        json::for_each_field(object, [&](std::string_view key, json::od::value& inner) {
-          each(key, inner);
-          return !broken_;
-        });
-    broken_ = broken_ || !whole;
-  }
-
-  template <typename Each>
-  void elements(json::od::value& value, Each&& each) {
-    json::od::array array;
-    broken_ = broken_ || value.get_array().get(array) != simdjson::SUCCESS;
-    if (broken_) return;
-    const bool whole = json::for_each_element(array, [&](json::od::value& element) {
-      each(element);
-      return !broken_;
-    });
-    broken_ = broken_ || !whole;
-  }
-
-  std::string_view written(json::od::value& value) {
-    const std::optional<std::string_view> text = json::raw(value);
-    broken_ = broken_ || !text;
-    return text.value_or(std::string_view());
-  }
-
-  void as_written(json::od::value& value) { content_.text(written(value)); }
-
-  // Where only the size counts, escapes are counted as they are written.
-  void text(json::od::value& value) {
-    if (content_.reads_bytes()) return content_.text(text_or_empty(value));
-    const std::string_view quoted = written(value);
-    content_.text(quoted.substr(0, quoted.size() - std::min<std::size_t>(quoted.size(), 2)));
-  }
-
-  // Content that is text, null, or a list of parts.
-  void parts(json::od::value& value) {
-    switch (type_of(value)) {
-      case Type::string:
-        return text(value);
-      case Type::null:
-        return;
-      case Type::array:
-        return elements(value, [&](json::od::value& element) {
-          content_.mark(kMarkPart);
-          part(element);
-        });
-      default:
-        return as_written(value);
-    }
-  }
-
-  void part(json::od::value& value) {
-    const Type type = type_of(value);
-    if (type == Type::string) return text(value);
-    if (type != Type::object) return as_written(value);
-    fields(value, [&](std::string_view key, json::od::value& inner) {
-      if (key == "type" || key == "cache_control") return;
-      if (is_medium(key)) {
-        content_.mark(kMarkMedium);
-        content_.medium(written(inner));
-      } else if (key == "text" && type_of(inner) == Type::string) {
-        text(inner);
-      } else {
-        other(key, inner);
-      }
-    });
-  }
-
-  // A field that is part of the prompt, as it is written.
-  void other(std::string_view key, json::od::value& value) {
-    content_.mark(kMarkField);
-    content_.text(key);
-    content_.mark(kMarkContent);
-    as_written(value);
-  }
-
-  void message(json::od::value& value) {
-    content_.mark(kMarkMessage);
-    bool system = false;
-    bool user = true;  // an item without a role is a turn's input
-    fields(value, [&](std::string_view key, json::od::value& inner) {
-      if (key == "role") {
-        const std::string_view role = text_or_empty(inner);
-        system = role == "system" || role == "developer";
-        user = role == "user";
-        content_.mark(kMarkRole);
-        content_.text(role);
-      } else if (key == "content") {
-        content_.mark(kMarkContent);
-        parts(inner);
-      } else if (key != "cache_control") {
-        other(key, inner);
-      }
-    });
-    content_.end_message(user ? "user" : system ? "system" : "");
-  }
-
-  // Text, ids, messages, or a batch of texts or of lists of ids.
-  void prompt(json::od::value& value) {
-    const Type type = type_of(value);
-    if (type == Type::string) {
-      content_.mark(kMarkPrompt);
-      if (api_ != Api::kResponses) content_.start_prompt();
-      text(value);
-      if (api_ == Api::kResponses) content_.end_message("user");
-      return;
-    }
-    if (type != Type::array) return as_written(value);
-    if (starts_with_number(value)) {
-      start_ids();
-      return ids(value);
-    }
-    bool first = true;
-    elements(value, [&](json::od::value& element) {
-      item(element, first);
-      first = false;
-    });
-  }
-
-  void item(json::od::value& value, bool first) {
-    switch (type_of(value)) {
-      case Type::object:
-        return message(value);
-      case Type::array:
-        if (first) start_ids();
-        ids(value);
-        return content_.end_chain();
-      case Type::string:
-        if (first) {
-          content_.mark(kMarkPrompt);
-          content_.start_prompt();
-        }
-        text(value);
-        return content_.end_chain();
-      case Type::number:
-      case Type::boolean:
-      case Type::null:
-        return;
-    }
-  }
-
-  void start_ids() {
-    content_.start_prompt();
-    content_.start_ids();
-  }
-
-  // The character behind an array's bracket and white space; the padding makes it readable.
-  static bool starts_with_number(json::od::value& array) {
-    const std::string_view bracket = array.raw_json_token();
-    return is_digit(*(bracket.data() + bracket.size()));
-  }
-
-  // The numbers of a list of ids. Read by hand: lists are long, and each value taken by itself
-  // costs four times as much.
-  void ids(json::od::value& value) {
-    std::array<std::uint32_t, 256> ids{};
-    std::size_t count = 0;
-    std::uint32_t id = 0;
-    bool in_number = false;
-    for (const char c : written(value)) {
-      if (is_digit(c)) {
-        id = id * 10 + static_cast<std::uint32_t>(c - '0');
-        in_number = true;
-      } else if (in_number) {
-        ids[count++] = id;
-        id = 0;
-        in_number = false;
-        if (count == ids.size()) {
-          content_.ids(ids);
-          count = 0;
-        }
-      }
-    }
-    content_.ids(std::span(ids).first(count));
-  }
-
-  Api api_;
-  PromptContent& content_;
-  bool broken_ = false;
-};
-
-// Closes what the end of `text` cut open, so that it can be read up to there. What stands last and
-// may be incomplete (a number, a key, a top-level string) is cut off; a text deeper inside is kept.
-void close_partial(std::string& text) {
-  constexpr std::size_t kMaxDepth = 256;
-  std::string closers;
-  std::size_t string_start = 0;
-  bool in_string = false;  // at the end
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == '"') {
-      string_start = i;
-      i = json::string_end(text, i);
-      in_string = i == text.size();
-    } else if (c == '{' || c == '[') {
-      if (closers.size() == kMaxDepth) {
-        text.resize(i);
-        break;
-      }
-      closers += c == '{' ? '}' : ']';
-    } else if ((c == '}' || c == ']') && !closers.empty()) {
-      closers.pop_back();
-    }
-  }
-  if (in_string && closers.size() > 1) {
-    // An escape of up to six bytes, or a character of up to four, may have been cut.
-    const std::size_t escape = text.rfind('\\');
-    if (escape != std::string::npos && escape > string_start && text.size() - escape < 6) {
-      text.resize(escape);
-    }
-    while (text.size() > string_start + 1 && (text.back() & 0x80) != 0) text.pop_back();
-    text += '"';
-  } else {
-    if (in_string) text.resize(string_start);
-    while (!text.empty() && text.back() != '{' && text.back() != '[' && text.back() != ',' &&
-           text.back() != ':' && text.back() != '}' && text.back() != ']' && text.back() != '"') {
-      text.pop_back();
-    }
-  }
-  text.append(closers.rbegin(), closers.rend());
+// Whether a completion's prompt, as it is written, is a list of ids or of such lists.
+bool is_of_ids(std::string_view written) {
+  const std::size_t first = written.find_first_not_of(" \t\r\n", 1);
+  if (written.front() != '[' || first == std::string_view::npos) return false;
+  return written[first] == '[' || is_digit(written[first]);
 }
 
 }  // namespace
 
 struct ChatRequestReader::Json {
   simdjson::ondemand::parser parser;
+  simdjson::ondemand::parser prompt_parser;  // of the prompt alone, as it is written
 };
 
-ChatRequestReader::ChatRequestReader(const FeatureOptions& options, const ModelEstimates* estimates)
+// A body that is being read.
+struct ChatRequestReader::Body {
+  Body(Api of, std::string_view whole_text, std::size_t readable)
+      : api(of), text(whole_text), capacity(readable) {}
+
+  const Api api;
+  const std::string_view text;
+  const std::size_t capacity;
+  json::od::document document;
+  json::od::object object;
+  BodyFields fields;
+  bool sound = true;  // no value was found broken
+  bool whole = true;  // the object has an end
+};
+
+ChatRequestReader::ChatRequestReader(const FeatureOptions& options, const ReaderDependencies& deps)
     : options_(options),
-      estimates_(estimates),
+      deps_(deps),
       chain_(options.chain_secret),
       content_(options.block_bytes, options.block_ids, chain_),
-      json_(std::make_unique<Json>()) {}
-
-double ChatRequestReader::bytes_per_token(std::string_view model) const {
-  return estimates_ == nullptr ? options_.bytes_per_token : estimates_->bytes_per_token(model);
+      json_(std::make_unique<Json>()) {
+  if (deps.models != nullptr && !deps.models->empty()) {
+    tokens_ = std::make_unique<PromptTokens>(deps.models->cache(), options.chain_secret,
+                                             options.block_ids);
+  }
 }
 
 ChatRequestReader::~ChatRequestReader() = default;
+
+double ChatRequestReader::bytes_per_token(std::string_view model) const {
+  return deps_.estimates == nullptr ? options_.bytes_per_token
+                                    : deps_.estimates->bytes_per_token(model);
+}
 
 void ChatRequestReader::read_none(std::string_view session_header, RequestFacts& facts) const {
   facts.clear();
@@ -456,8 +79,8 @@ void ChatRequestReader::read_partial(Api api, std::string_view beginning,
                                      std::string_view session_header, Needs needs,
                                      RequestFacts& facts) {
   std::string text(beginning.substr(0, kMaxPartial));
-  close_partial(text);
-  read(api, text, text.size(), session_header, needs, facts);
+  close_partial_json(text);
+  read_as_text(api, text, text.size(), session_header, needs, "not_whole", facts);
   facts.parsed = false;
   TokenCount whole;
   whole.add_bytes(beginning.size());
@@ -467,92 +90,268 @@ void ChatRequestReader::read_partial(Api api, std::string_view beginning,
 
 void ChatRequestReader::read(Api api, std::string_view body, std::size_t capacity,
                              std::string_view session_header, Needs needs, RequestFacts& facts) {
-  read_none(session_header, facts);
-  if (capacity < body.size() + kPadding) {
-    copy_.assign(body);
-    copy_.append(kPadding, ' ');
-    body = std::string_view(copy_).substr(0, body.size());
-    capacity = copy_.size();
-  }
-  read_object(api, body, capacity, session_header, needs, facts);
+  read_body(api, body, capacity, session_header, needs, {}, facts);
+}
+
+void ChatRequestReader::read_as_text(Api api, std::string_view body, std::size_t capacity,
+                                     std::string_view session_header, Needs needs,
+                                     std::string_view why, RequestFacts& facts) {
+  read_body(api, body, capacity, session_header, needs, why, facts);
+}
+
+void ChatRequestReader::pad(std::string_view& body, std::size_t& capacity) {
+  if (capacity >= body.size() + kPadding) return;
+  copy_.assign(body);
+  copy_.append(kPadding, ' ');
+  body = std::string_view(copy_).substr(0, body.size());
+  capacity = copy_.size();
+}
+
+void ChatRequestReader::give_memory_back() {
   if (json_->parser.capacity() > kKeptCapacity) json_ = std::make_unique<Json>();
   if (copy_.capacity() > kKeptCapacity) std::string().swap(copy_);
 }
 
-void ChatRequestReader::read_object(Api api, std::string_view body, std::size_t capacity,
-                                    std::string_view session_header, Needs needs,
-                                    RequestFacts& facts) {
-  json::od::document document;
-  json::od::object object;
-  const auto open = [&] {
-    return json::open_object(json_->parser, body, capacity, document, object);
-  };
-  if (!open()) return;
-  TopLevel top;
-  int fields = 0;
-  bool sound = true;  // no value was found broken
-  const bool whole =
-      json::for_each_field(object, [&](std::string_view key, json::od::value& value) {
-        sound = read_field(key, value, fields++, top, facts);
-        return sound;
-      });
-  facts.parsed = sound && whole;
-  facts.model = top.model;
-  facts.max_output_tokens = top.max_completion_tokens.value_or(
-      top.max_output_tokens.value_or(top.max_tokens.value_or(0)));
-  facts.stored = top.store || top.background;
-  facts.response_id = response_key(top.previous_response_id);
-  const std::uint64_t named = session_key({.header = session_header,
-                                           .prompt_cache_key = top.prompt_cache_key,
-                                           .conversation = top.conversation,
-                                           .user = top.user,
-                                           .content = 0});
-  content_.start(facts.model, top.cache_salt, needs.blocks ? &facts.blocks : nullptr,
-                 needs.session && named == 0);
-  // From here on the texts of `top` are gone: the parser's buffer is used again.
+void ChatRequestReader::read_body(Api api, std::string_view body, std::size_t capacity,
+                                  std::string_view session_header, Needs needs,
+                                  std::string_view why_text, RequestFacts& facts) {
+  read_none(session_header, facts);
+  pad(body, capacity);
+  Body reading(api, body, capacity);
+  read_object(reading, session_header, needs, why_text, facts);
+  give_memory_back();
+}
 
-  // The fields are visited in the order of kContentNames, again from the start for each that
-  // stands before the one visited last; clients usually need one pass.
-  ContentReader reader(api, content_);
+void ChatRequestReader::read_object(Body& body, std::string_view session_header, Needs needs,
+                                    std::string_view why_text, RequestFacts& facts) {
+  BodyFields& fields = body.fields;
+  const bool ids_wanted = tokens_ != nullptr && needs.blocks;
+  fields.keep_written = ids_wanted && why_text.empty();
+  if (!open(body)) return;
+  if (!read_fields(body, facts) && fields.keep_written) {
+    // Only what can be parsed becomes ids. Of the rest is kept what stands before the break.
+    fields = BodyFields{};
+    why_text = "not_whole";
+    if (!open(body)) return;
+    read_fields(body, facts);
+  }
+  facts.parsed = body.sound && body.whole;
+  facts.model = fields.model;
+  facts.max_output_tokens = fields.max_completion_tokens.value_or(
+      fields.max_output_tokens.value_or(fields.max_tokens.value_or(0)));
+  facts.stored = fields.store || fields.background;
+  facts.response_id = response_key(fields.previous_response_id);
+  const std::uint64_t named = session_key({.header = session_header,
+                                           .prompt_cache_key = fields.prompt_cache_key,
+                                           .conversation = fields.conversation,
+                                           .user = fields.user,
+                                           .content = 0});
+  const bool want_session = needs.session && named == 0;
+  PromptModels::Found model{nullptr, facts.model};
+  if (deps_.models != nullptr) model = deps_.models->find(facts.model);
+  bool by_ids = false;
+  if (ids_wanted && model.entry != nullptr) {
+    facts.no_ids = why_text;
+    by_ids = why_text.empty() && prepare_ids(body, *model.entry, model.world, facts);
+  }
+  content_.start(model.world, fields.cache_salt, needs.blocks && !by_ids ? &facts.blocks : nullptr,
+                 want_session);
+  // From here on the texts of `fields` are gone: the parser's buffer is used again.
+  if (!by_ids) {
+    visit_content(body, /*session_only=*/false);
+    count_content(facts);
+  } else if (want_session) {
+    visit_content(body, /*session_only=*/true);
+  }
+  facts.session_key = named != 0 ? named : content_.session();
+  if (by_ids && !facts.ids_pending) take_ids(body, prompt_, facts);
+  if (deps_.estimates != nullptr) {
+    facts.expected_output_tokens =
+        deps_.estimates->expected_output(facts.model, facts.max_output_tokens);
+  }
+}
+
+bool ChatRequestReader::open(Body& body) {
+  return json::open_object(json_->parser, body.text, body.capacity, body.document, body.object);
+}
+
+// The pass over the top-level fields. False: the body is broken.
+bool ChatRequestReader::read_fields(Body& body, RequestFacts& facts) {
+  int index = 0;
+  body.sound = true;
+  body.whole = json::for_each_field(body.object, [&](std::string_view key, json::od::value& value) {
+    body.sound = read_body_field(key, value, index++, body.fields, facts);
+    return body.sound;
+  });
+  return body.sound && body.whole;
+}
+
+// The fields that hold a prompt are visited in the order of kContentNames, again from the start for
+// each that stands before the one visited last; clients usually need one pass.
+void ChatRequestReader::visit_content(Body& body, bool session_only) {
+  const std::array<int, kContentFields>& at = body.fields.content_at;
+  const auto has_enough = [&] { return session_only && !content_.reads_bytes(); };
   std::size_t next = 0;
   const auto skip_absent = [&] {
-    while (next < kContentFields && top.content_at[next] == TopLevel::kNone) ++next;
+    while (next < kContentFields && at[next] == BodyFields::kNone) ++next;
   };
   skip_absent();
-  while (sound && next < kContentFields) {
+  while (body.sound && next < kContentFields && !has_enough()) {
     const std::size_t before = next;
-    if (whole) {
-      document.rewind();
-      if (document.get_object().get(object) != simdjson::SUCCESS) break;
-    } else if (!open()) {
+    if (body.whole) {
+      body.document.rewind();
+      if (body.document.get_object().get(body.object) != simdjson::SUCCESS) break;
+    } else if (!open(body)) {
       break;
     }
     int index = 0;
-    const bool passed = json::for_each_field(object, [&](std::string_view, json::od::value& value) {
-      if (index++ == top.content_at[next]) {
-        sound = reader.field(static_cast<ContentField>(next++), value);
-        skip_absent();
-      }
-      return sound && next < kContentFields;
-    });
-    sound = sound && passed && next > before;
+    const bool passed =
+        json::for_each_field(body.object, [&](std::string_view, json::od::value& value) {
+          if (index++ == at[next]) {
+            body.sound = read_content(body.api, static_cast<ContentField>(next++), value,
+                                      session_only, content_);
+            skip_absent();
+          }
+          return body.sound && next < kContentFields && !has_enough();
+        });
+    body.sound = body.sound && passed && next > before;
   }
+}
+
+// What the content is when it is not known by ids made here.
+void ChatRequestReader::count_content(RequestFacts& facts) {
+  const TokenCount& count = content_.count();
   const double ratio = bytes_per_token(facts.model);
-  facts.prompt_tokens = content_.count().tokens(ratio);
-  facts.exact_tokens = content_.count().of_ids_alone();
+  facts.prompt_tokens = count.tokens(ratio);
+  facts.exact_tokens = count.of_ids_alone();
   // What a response continues is part of its prompt and is not here.
   const bool all_here = facts.parsed && facts.response_id == 0;
-  facts.text_bytes = all_here ? content_.count().bytes_alone() : 0;
+  facts.text_bytes = all_here ? count.bytes_alone() : 0;
   facts.block_tokens = options_.block_tokens(ratio);
   if (content_.chain_of_ids()) {
     facts.block_tokens = options_.block_ids;
     facts.exact_blocks = static_cast<std::uint32_t>(facts.blocks.size());
   }
-  if (estimates_ != nullptr) {
-    facts.expected_output_tokens =
-        estimates_->expected_output(facts.model, facts.max_output_tokens);
+}
+
+// --- token ids of text ---------------------------------------------------------------------------
+
+// Makes the ids of the body's prompt in prompt_, or leaves it pending. False: there are none, for
+// the reason in facts.no_ids, or the prompt is of ids already.
+bool ChatRequestReader::prepare_ids(Body& body, const PromptModels::Entry& entry,
+                                    std::string_view world, RequestFacts& facts) {
+  const BodyFields& fields = body.fields;
+  const auto refuse = [&facts](std::string_view why) {
+    facts.no_ids = why;
+    return false;
+  };
+  if (body.api != Api::kChat && body.api != Api::kCompletions) return refuse("api");
+  if (fields.own_prompt) return refuse("own_prompt");
+  const bool chat = body.api == Api::kChat;
+  const std::string_view messages = fields.written[chat ? kMessages : kPrompt];
+  std::string_view tools = chat ? fields.written[kTools] : std::string_view();
+  if (tools == "null") tools = {};
+  if (messages.empty() || messages == "null") return refuse("no_prompt");
+  const std::size_t bytes = messages.size() + tools.size();
+  if (!chat && is_of_ids(messages)) return false;
+  if (bytes > entry.max_prompt_bytes) return refuse("too_large");
+  if (chat && !entry.model->has_template()) return refuse("no_template");
+
+  PromptText& prompt = prompt_;
+  prompt.model = entry.model.get();
+  prompt.start = chain_.start(world, fields.cache_salt);
+  prompt.failure = {};
+  prompt.rendered = true;
+  prompt.special = fields.add_special_tokens.value_or(!chat);
+  if (chat) {
+    const ChatPrompt written = {.messages = messages,
+                                .tools = tools,
+                                .variables = fields.template_variables,
+                                .add_generation_prompt = fields.add_generation_prompt,
+                                .continue_final_message = fields.continue_final_message};
+    if (bytes > kRenderedAtOnce) {
+      prompt.rendered = false;
+      prompt.messages = written.messages;
+      prompt.tools = written.tools;
+      prompt.variables = written.variables;
+      prompt.add_generation_prompt = written.add_generation_prompt;
+      prompt.continue_final_message = written.continue_final_message;
+      return leave_pending(facts);
+    }
+    if (!tokens_->render(written, prompt)) return refuse(prompt.failure);
+  } else {
+    if (!read_texts(body, messages, prompt)) return refuse("text");
   }
-  facts.session_key = named != 0 ? named : content_.session();
+  if (bytes > kRenderedAtOnce || tokens_->look_up(prompt) > kEncodedAtOnce) {
+    return leave_pending(facts);
+  }
+  tokens_->encode(prompt);
+  return prompt.failure.empty() || refuse(prompt.failure);
+}
+
+bool ChatRequestReader::leave_pending(RequestFacts& facts) {
+  facts.ids_pending = true;
+  return true;
+}
+
+// The text or the texts of a completion. False: it has something else.
+bool ChatRequestReader::read_texts(const Body& body, std::string_view written, PromptText& prompt) {
+  const std::size_t at = static_cast<std::size_t>(written.data() - body.text.data());
+  json::od::document document;
+  const simdjson::padded_string_view padded(written.data(), written.size(), body.capacity - at);
+  if (json_->prompt_parser.iterate(padded).get(document) != simdjson::SUCCESS) return false;
+  json::od::json_type type{};
+  if (document.type().get(type) != simdjson::SUCCESS) return false;
+  prompt.texts.clear();
+  std::string_view text;
+  if (type == json::od::json_type::string) {
+    if (document.get_string().get(text) != simdjson::SUCCESS) return false;
+    prompt.texts.emplace_back(text);
+  } else {
+    json::od::array array;
+    if (document.get_array().get(array) != simdjson::SUCCESS) return false;
+    bool all = true;  // are texts
+    const bool whole = json::for_each_element(array, [&](json::od::value& element) {
+      json::od::json_type kind{};
+      all = element.type().get(kind) == simdjson::SUCCESS && kind == json::od::json_type::string &&
+            element.get_string().get(text) == simdjson::SUCCESS;
+      if (all) prompt.texts.emplace_back(text);
+      return all;
+    });
+    if (!whole || !all) return false;
+  }
+  if (prompt.texts.empty()) return false;
+  prompt.exact_bytes = prompt.texts.front().size();
+  return true;
+}
+
+void ChatRequestReader::take_ids(Body& body, PromptText& prompt, RequestFacts& facts) {
+  facts.blocks.swap(prompt.blocks);
+  facts.exact_blocks = static_cast<std::uint32_t>(facts.blocks.size());
+  facts.block_tokens = options_.block_ids;
+  facts.exact_tokens = !prompt.has_media();
+  facts.encoded_bytes = prompt.encoded_bytes;
+  facts.known_bytes = prompt.known_bytes;
+  std::uint64_t tokens = prompt.tokens;
+  if (prompt.has_media()) {
+    content_.start_behind_ids(prompt.end, facts.blocks);
+    visit_content(body, /*session_only=*/false);
+    if (!content_.before_medium()) tokens += content_.count().tokens(bytes_per_token(facts.model));
+  } else {
+    for (const std::string& text : prompt.texts) facts.text_bytes += text.size();
+  }
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
+  facts.prompt_tokens = static_cast<std::uint32_t>(std::min(tokens, kMost));
+}
+
+void ChatRequestReader::adopt(PromptText& prompt, Api api, std::string_view body,
+                              std::size_t capacity, RequestFacts& facts) {
+  facts.ids_pending = false;
+  pad(body, capacity);
+  Body reading(api, body, capacity);
+  if (prompt.has_media() && open(reading)) read_fields(reading, facts);
+  take_ids(reading, prompt, facts);
+  give_memory_back();
 }
 
 }  // namespace pointsman

@@ -18,15 +18,21 @@ void PromptContent::start(std::string_view world, std::string_view cache_salt,
   seed_ = session_ = piece_session_ = seed;
   session_left_ = want_session ? std::numeric_limits<std::size_t>::max() : 0;
   chain_open_ = blocks != nullptr;
-  chain_of_ids_ = false;
+  chain_of_ids_ = before_medium_ = false;
   if (!chain_open_) return;
   hasher_.reset(seed, *blocks);
   key_ = chain_.start(world, cache_salt);
   position_ = 0;
 }
 
+void PromptContent::start_behind_ids(BlockHash key, std::vector<BlockHash>& blocks) {
+  start({}, {}, &blocks, /*want_session=*/false);
+  hasher_.reset(key, blocks);
+  before_medium_ = true;
+}
+
 void PromptContent::take(std::string_view bytes) {
-  if (chain_open_ && !chain_of_ids_) hasher_.add(bytes);
+  if (chain_open_ && !chain_of_ids_ && !before_medium_) hasher_.add(bytes);
   take_for_session(bytes);
 }
 
@@ -49,6 +55,10 @@ void PromptContent::text(std::string_view bytes) {
 }
 
 void PromptContent::medium(std::string_view bytes) {
+  if (before_medium_) {
+    before_medium_ = false;
+    count_ = TokenCount{};
+  }
   count_.add_medium();
   if (!reads_bytes()) return;
   const std::uint64_t digest[2] = {hash_bytes(bytes), hash_bytes(bytes, kMediaDigest)};

@@ -33,6 +33,10 @@ class PromptContent {
   void start(std::string_view world, std::string_view cache_salt, std::vector<BlockHash>* blocks,
              bool want_session);
 
+  // The rest of a prompt whose beginning is known by its ids: blocks begin with its first medium,
+  // on top of `key`, the key of those ids; what stands before is passed over and not counted.
+  void start_behind_ids(BlockHash key, std::vector<BlockHash>& blocks);
+
   // A new piece of the given kind (a letter) begins.
   void mark(char kind);
   // Text of the present piece.
@@ -52,6 +56,9 @@ class PromptContent {
   [[nodiscard]] bool chain_of_ids() const { return chain_of_ids_; }
   // The prompts of a batch behind its first are counted, but make no blocks.
   void end_chain() { chain_open_ = false; }
+
+  // Since start_behind_ids(): no medium has come yet.
+  [[nodiscard]] bool before_medium() const { return before_medium_; }
 
   [[nodiscard]] const TokenCount& count() const { return count_; }
   // The content part of the session key; 0 where there was no content.
@@ -76,6 +83,7 @@ class PromptContent {
   std::size_t session_left_ = 0;     // bytes that may still count for it
   bool chain_open_ = false;
   bool chain_of_ids_ = false;
+  bool before_medium_ = false;  // see start_behind_ids()
 };
 
 }  // namespace pointsman

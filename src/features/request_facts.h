@@ -27,10 +27,16 @@ struct RequestFacts {
   std::uint32_t expected_output_tokens = 0;  // 0: nothing is known
   std::uint32_t prompt_tokens = 0;
   std::uint32_t block_tokens = 16;
+  // Why the prompt of a model with a tokenizer is not known by its ids, one word; empty where it
+  // is, or where nobody asked. A literal.
+  std::string_view no_ids;
+  bool ids_pending = false;        // they are to be made; see ChatRequestReader::take_pending()
   std::uint32_t exact_blocks = 0;  // how many of `blocks` are of token ids
-  // Of a prompt that was read whole and is of text alone: its bytes, from which prompt_tokens is
-  // estimated. Else 0.
+  // Of a prompt that was read whole and is of text alone: its bytes. Else 0.
   std::uint64_t text_bytes = 0;
+  // Of a prompt that became ids here: bytes that were turned into ids, and whose ids were known.
+  std::uint64_t encoded_bytes = 0;
+  std::uint64_t known_bytes = 0;
   std::int32_t priority = 0;
   std::uint64_t session_key = 0;
   std::uint64_t response_id = 0;

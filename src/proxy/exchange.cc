@@ -21,6 +21,10 @@ constexpr std::size_t kUsualBlocks = 2048;
 // Where model lists are asked for again; longer than any probe's time-out would serve nobody.
 constexpr Duration kModelsWait = std::chrono::seconds(2);
 
+// For the ids of a long prompt: some 4 MiB of text by one thread. An estimate now is then better
+// than its ids.
+constexpr Duration kIdsWait = std::chrono::milliseconds(200);
+
 }  // namespace
 
 Exchange::Exchange(ProxyShard& shard)
@@ -32,7 +36,9 @@ Exchange::Exchange(ProxyShard& shard)
       response_parser_(shard.options().limits.head),
       hold_timer_([this] { on_head_hold_over(); }) {}
 
-Exchange::~Exchange() = default;
+Exchange::~Exchange() {
+  drop_token_job();
+}
 
 void Exchange::reset() {
   client_ = nullptr;
@@ -41,6 +47,7 @@ void Exchange::reset() {
   body_.reset();
   rule_ = PathRule{};
   facts_.clear();
+  drop_token_job();
   path_.clear();
   http10_ = false;
   keep_alive_ = true;
@@ -249,31 +256,26 @@ void Exchange::on_body_timeout() {
 void Exchange::read_features() {
   state_ = State::kChoosing;
   const RequestHead& head = request_parser_.head();
-  std::string_view session_header;
-  if (shard_.shared().needs.session) {
-    for (const std::string& name : shard_.options().session_headers) {
-      const std::optional<std::string_view> value = head.find(name);
-      if (value && !value->empty()) {
-        session_header = *value;
-        break;
-      }
-    }
-  }
+  const std::string_view session = session_header();
   ChatRequestReader& reader = shard_.request_reader();
   const Needs needs = shard_.shared().needs;
-  const std::string_view payload = body_.payload(input_body(), shard_.body_scratch());
-  if (payload.empty()) {
-    reader.read_none(session_header, facts_);
+  const std::string_view body = payload();
+  if (body.empty()) {
+    reader.read_none(session, facts_);
   } else if (is_multipart_form(head.content_type())) {
-    reader.read_none(session_header, facts_);
-    if (const auto model = multipart_model(head.content_type(), payload)) {
+    reader.read_none(session, facts_);
+    if (const auto model = multipart_model(head.content_type(), body)) {
       facts_.model = *model;
       facts_.model_field = RequestFacts::Model::kNamed;
     }
   } else if (body_.complete()) {
-    reader.read(rule_.api, payload, payload.size() + kReadPadding, session_header, needs, facts_);
+    reader.read(rule_.api, body, body.size() + kReadPadding, session, needs, facts_);
+    if (facts_.ids_pending) {
+      token_job_ = std::make_shared<TokenJob>();
+      token_job_->prompt = reader.take_pending();
+    }
   } else {
-    reader.read_partial(rule_.api, payload, session_header, needs, facts_);
+    reader.read_partial(rule_.api, body, session, needs, facts_);
   }
   if (facts_.response_id == 0) {
     facts_.response_id = response_key(response_id_in(path_));
@@ -282,11 +284,25 @@ void Exchange::read_features() {
   check_model();
 }
 
+std::string_view Exchange::session_header() const {
+  if (!shard_.shared().needs.session) return {};
+  for (const std::string& name : shard_.options().session_headers) {
+    const std::optional<std::string_view> value = request_parser_.head().find(name);
+    if (value && !value->empty()) return *value;
+  }
+  return {};
+}
+
+// Valid until the next handler; kReadPadding bytes behind it may be read.
+std::string_view Exchange::payload() {
+  return body_.payload(input_body(), shard_.body_scratch());
+}
+
 // Whether the model that the request names, or does not name, can be served here.
 void Exchange::check_model() {
   if (facts_.model_field == RequestFacts::Model::kNamed && !facts_.model.empty()) {
-    if (shard_.options().forward_unknown_model) return choose();
-    if (shard_.model_state(facts_.model) != ModelState::kUnknown) return choose();
+    if (shard_.options().forward_unknown_model) return make_ids();
+    if (shard_.model_state(facts_.model) != ModelState::kUnknown) return make_ids();
     return check_model_again();
   }
   // A body that does not parse gets the engine's own answer.
@@ -299,7 +315,7 @@ void Exchange::check_model() {
                       .kind = "no_model",
                       .param = "model"});
   }
-  choose();
+  make_ids();
 }
 
 // A model may have been loaded since the lists were read.
@@ -318,8 +334,57 @@ void Exchange::check_model_again() {
         if (shard->model_state(exchange->facts_.model) == ModelState::kUnknown) {
           return exchange->refuse_model();
         }
-        exchange->choose();
+        exchange->make_ids();
       });
+}
+
+// --- the prompt's ids, where making them takes long ----------------------------------------------
+
+void Exchange::make_ids() {
+  if (!token_job_) return prompt_known();
+  if (!shard_.make_ids(token_job_, *this)) return go_on_without_ids("busy");
+  wait(Wait::kIds, kIdsWait);
+  client_->want_read();
+}
+
+void Exchange::on_ids() {
+  const IntrusivePtr<ClientConnection> alive(client_);
+  timer_.cancel();
+  const std::shared_ptr<TokenJob> job = std::exchange(token_job_, nullptr);
+  job->waiter = nullptr;
+  if (!job->prompt.failure.empty()) return go_on_without_ids(job->prompt.failure);
+  const std::string_view body = payload();
+  shard_.request_reader().adopt(job->prompt, rule_.api, body, body.size() + kReadPadding, facts_);
+  prompt_known();
+}
+
+void Exchange::go_on_without_ids(std::string_view why) {
+  drop_token_job();
+  const std::string_view body = payload();
+  shard_.request_reader().read_as_text(rule_.api, body, body.size() + kReadPadding,
+                                       session_header(), shard_.shared().needs, why, facts_);
+  prompt_known();
+}
+
+// Nobody waits for them any more.
+void Exchange::drop_token_job() {
+  if (!token_job_) return;
+  token_job_->waiter = nullptr;
+  token_job_->cancelled.store(true, std::memory_order_relaxed);
+  token_job_.reset();
+}
+
+// All is known that the choice asks for.
+void Exchange::prompt_known() {
+  ProxyMetrics::Shard& metrics = shard_.metrics();
+  if (!facts_.no_ids.empty()) {
+    metrics.prompts_without_ids.add(facts_.no_ids);
+  } else if (facts_.encoded_bytes + facts_.known_bytes > 0) {
+    metrics.prompts_with_ids.add();
+    metrics.prompt_bytes_encoded.add(facts_.encoded_bytes);
+    metrics.prompt_bytes_known.add(facts_.known_bytes);
+  }
+  choose();
 }
 
 void Exchange::choose() {
@@ -422,6 +487,7 @@ void Exchange::finish(ClientConnection::Ending ending) {
 
 void Exchange::finish(ClientConnection::Ending ending, TimePoint now) {
   release_charge(Feedback::Event::kCancelled, now);
+  drop_token_job();
   drop_upstream();
   state_ = State::kDone;
   shard_.metrics().request_ended(status_, now - started_);
@@ -473,6 +539,8 @@ void Exchange::on_timeout() {
     case Wait::kModels:
       ticket_ = 0;
       return refuse_model();
+    case Wait::kIds:
+      return go_on_without_ids("late");
     case Wait::kConnect: {
       return try_failed(RetryReason::kConnectTimeout, RequestFailure::kConnection);
     }

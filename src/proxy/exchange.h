@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -25,6 +26,7 @@
 #include "proxy/request_body.h"
 #include "proxy/response_body.h"
 #include "proxy/retry_rules.h"
+#include "proxy/token_pool.h"
 #include "runtime/health.h"
 
 namespace pointsman {
@@ -36,7 +38,8 @@ class ProxyShard;
 //
 //   state        waits for                event ─▶ next state
 //   kReading     the request's body       complete, or too large to hold ─▶ kChoosing
-//   kChoosing    model lists asked again  they are in, or nothing to ask ─▶ kConnecting
+//   kChoosing    model lists asked again, they are in, or nothing to ask ─▶ kConnecting
+//                a long prompt's ids      likewise
 //   kConnecting  a name, a connection     connected ─▶ kAwaiting; failed ─▶ next try
 //   kAwaiting    the response             its first bytes may go out ─▶ kRelaying
 //                                         lost, or an answer that may be retried ─▶ next try
@@ -74,6 +77,9 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   // The router stops and waits no longer.
   void cut_for_shutdown();
 
+  // The prompt's ids have been made, told by the shard.
+  void on_ids();
+
   // Back to its first state.
   void reset();
 
@@ -88,7 +94,7 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
     kDone,
   };
   // What the time-out that is armed is for.
-  enum class Wait : std::uint8_t { kModels, kConnect, kUpload, kFirstByte, kGap };
+  enum class Wait : std::uint8_t { kModels, kIds, kConnect, kUpload, kFirstByte, kGap };
   // Why the answer in hand is not sent on yet.
   enum class Hold : std::uint8_t {
     kNone,
@@ -102,8 +108,14 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   void read_body();
   void body_progress(RequestBody::Progress progress);
   void read_features();
+  [[nodiscard]] std::string_view session_header() const;
+  [[nodiscard]] std::string_view payload();
   void check_model();
   void check_model_again();
+  void make_ids();
+  void go_on_without_ids(std::string_view why);
+  void drop_token_job();
+  void prompt_known();
   void choose();
   [[nodiscard]] bool request_consumed() const;
   [[nodiscard]] std::size_t consumed_input() const;
@@ -208,7 +220,8 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   RequestBody body_;
   PathRule rule_;
   RequestFacts facts_;
-  std::string path_;  // decoded, for the log
+  std::shared_ptr<TokenJob> token_job_;  // while the prompt's ids are being made elsewhere
+  std::string path_;                     // decoded, for the log
   std::string method_;
   std::string request_id_;
   bool http10_ = false;

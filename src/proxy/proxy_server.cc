@@ -121,6 +121,7 @@ void ProxyServer::stop() {
   for (const auto& shard : shards_) shard->reactor().stop();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
+  if (shared_->token_pool) shared_->token_pool->stop();
 }
 
 bool ProxyServer::ready() const {

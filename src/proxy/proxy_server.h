@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "core/replica.h"
+#include "features/prompt_models.h"
 #include "net/reactor.h"
 #include "net/resolver.h"
 #include "proxy/proxy_options.h"
@@ -39,6 +40,8 @@ struct ProxyDependencies {
   std::function<void(Reactor& reactor, std::function<void()> done)> refresh_models;
   // A replica's `endpoint-load-metrics` response header (ORCA). Absent: not read.
   std::function<void(ReplicaIndex replica, std::string_view value)> orca_report;
+  // Whose prompts become token ids. Null: none.
+  PromptModels* models = nullptr;
 };
 
 class ProxyShared;

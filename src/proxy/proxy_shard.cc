@@ -33,7 +33,7 @@ ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index)
                        .block_ids = shared.options.block_ids,
                        .bytes_per_token = shared.options.bytes_per_token,
                        .chain_secret = shared.options.chain_secret},
-                      &shared.estimates),
+                      {.estimates = &shared.estimates, .models = shared.deps.models}),
       upstreams_(reactor_, {shared.options.timeouts.upstream_idle,
                             shared.options.timeouts.upstream_unacknowledged}),
       tick_timer_([this] { tick(); }),
@@ -72,6 +72,17 @@ void ProxyShard::tick() {
   upstreams_counted_ = open;
   if (body_scratch_.capacity() > kUsualScratch) std::string().swap(body_scratch_);
   reactor_.arm(tick_timer_, kTick);
+}
+
+bool ProxyShard::make_ids(const std::shared_ptr<TokenJob>& job, Exchange& waiter) {
+  job->waiter = &waiter;
+  // The pool ends before the shards do.
+  job->done = [this](const std::shared_ptr<TokenJob>& made) {
+    reactor_.post([made] {
+      if (made->waiter != nullptr) made->waiter->on_ids();
+    });
+  };
+  return shared_.token_pool != nullptr && shared_.token_pool->submit(job);
 }
 
 // --- connections ---------------------------------------------------------------------------------

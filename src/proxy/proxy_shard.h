@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -26,6 +27,7 @@
 #include "proxy/proxy_server.h"
 #include "proxy/request_body.h"
 #include "proxy/retry_rules.h"
+#include "proxy/token_pool.h"
 
 namespace pointsman {
 
@@ -39,7 +41,14 @@ class ProxyShared {
         needs(dependencies.router.needs()),
         estimates(options.bytes_per_token),
         retry_budget(options.retry),
-        body_memory(options.limits.body_memory) {}
+        body_memory(options.limits.body_memory) {
+    if (deps.models != nullptr && !deps.models->empty()) {
+      token_pool = std::make_unique<TokenPool>(
+          *deps.models, TokenPool::Options{.threads = std::max<std::size_t>(1, options.threads / 4),
+                                           .secret = options.chain_secret,
+                                           .block_ids = options.block_ids});
+    }
+  }
 
   const ProxyOptions options;
   const ProxyDependencies deps;
@@ -48,6 +57,7 @@ class ProxyShared {
   ModelEstimates estimates;
   RetryBudget retry_budget;
   BodyMemory body_memory;
+  std::unique_ptr<TokenPool> token_pool;  // null: no model has a tokenizer
   std::atomic<bool> draining{false};      // unready
   std::atomic<bool> closing_idle{false};  // no connection is kept for a further request
   std::atomic<std::size_t> shards_busy{0};
@@ -123,6 +133,10 @@ class ProxyShard {
   [[nodiscard]] std::string_view next_request_id();
   // A number that was not given before; never 0.
   [[nodiscard]] std::uint64_t next_ticket() { return ++last_ticket_; }
+
+  // Has the ids of a long prompt made and tells the exchange, unless it has dropped the job. False:
+  // there is too much to do already.
+  [[nodiscard]] bool make_ids(const std::shared_ptr<TokenJob>& job, Exchange& waiter);
 
   [[nodiscard]] Exchange* take_exchange();
   void give_back_exchange(Exchange* exchange);

@@ -148,14 +148,19 @@ void ProxyMetrics::write(Exposition& out) const {
   counter("pointsman_stale_resends_total", &Shard::stale_resends,
           "Requests sent again on a fresh connection since the reused one had been closed.");
 
-  out.family("pointsman_own_errors_total", Type::kCounter,
-             "Errors that the router answered with itself, by the word of x-pointsman-error.");
-  std::map<std::string_view, std::uint64_t> errors;
-  for (const auto& shard : shards_) {
-    shard->own_errors.for_each(
-        [&errors](std::string_view word, std::uint64_t count) { errors[word] += count; });
-  }
-  for (const auto& [word, count] : errors) out.sample({{"kind", word}}, count);
+  const auto by_word = [&](std::string_view name, std::string_view label_name,
+                           WordCounter Shard::* counters, std::string_view help) {
+    out.family(name, Type::kCounter, help);
+    std::map<std::string_view, std::uint64_t> words;
+    for (const auto& shard : shards_) {
+      (*shard.*counters).for_each([&words](std::string_view word, std::uint64_t count) {
+        words[word] += count;
+      });
+    }
+    for (const auto& [word, count] : words) out.sample({{label_name, word}}, count);
+  };
+  by_word("pointsman_own_errors_total", "kind", &Shard::own_errors,
+          "Errors that the router answered with itself, by the word of x-pointsman-error.");
 
   const auto expected = [&](std::string_view name, Counter Expected::* member,
                             std::string_view help) {
@@ -174,6 +179,15 @@ void ProxyMetrics::write(Exposition& out) const {
            "estimated from their text, and of answers whose length was expected.");
   expected("pointsman_expected_tokens_error_total", &Expected::error,
            "Of the same: by how much the number that was expected differed, without its sign.");
+
+  counter("pointsman_prompts_tokenized_total", &Shard::prompts_with_ids,
+          "Prompts of models with a tokenizer that became token ids.");
+  by_word("pointsman_prompts_not_tokenized_total", "reason", &Shard::prompts_without_ids,
+          "Prompts of models with a tokenizer that are known by their text alone, by why.");
+  counter("pointsman_prompt_bytes_encoded_total", &Shard::prompt_bytes_encoded,
+          "Bytes of prompts that were turned into token ids.");
+  counter("pointsman_prompt_bytes_known_total", &Shard::prompt_bytes_known,
+          "Bytes of prompts whose token ids were known from before.");
 
   counter("pointsman_request_body_bytes_total", &Shard::request_bytes,
           "Bytes of request bodies received from clients.");

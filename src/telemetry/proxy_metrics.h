@@ -110,6 +110,12 @@ class ProxyMetrics {
     Expected prompts_by_text;  // prompts estimated from their bytes
     Expected outputs;          // answers, by what was learnt of their model
 
+    // Prompts of models with a tokenizer.
+    Counter prompts_with_ids;
+    WordCounter prompts_without_ids;  // by why
+    Counter prompt_bytes_encoded;     // that were turned into ids
+    Counter prompt_bytes_known;       // whose ids were known
+
     // Bytes and bodies.
     Counter request_bytes;   // of bodies, from clients
     Counter response_bytes;  // of bodies, to clients

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,7 @@
 #include "features/answer_reader.h"
 #include "features/chat_request.h"
 #include "features/multipart_model.h"
+#include "support/byte_model.h"
 
 namespace pointsman {
 namespace {
@@ -53,6 +55,31 @@ void fuzz_request(Api api, std::string_view body) {
   check(!partial.parsed && partial.session_key != 0);
 }
 
+// The same body for a model with a tokenizer.
+void fuzz_prompt_ids(Api api, std::string_view body) {
+  static const std::unique_ptr<PromptModels> models =
+      test::byte_models(std::make_unique<test::ByteModel>());
+  static ChatRequestReader reader({}, {.models = models.get()});
+  static ChatRequestReader plain({});
+  constexpr Needs kAll{.blocks = true, .session = true};
+  RequestFacts facts;
+  reader.read(api, body, body.size(), "", kAll, facts);
+  RequestFacts text;
+  plain.read(api, body, body.size(), "", kAll, text);
+  check(facts.parsed == text.parsed && facts.model == text.model);
+  check(!text.parsed || facts.session_key == text.session_key);
+  if (facts.ids_pending) {
+    PromptText prompt = reader.take_pending();
+    PromptTokens tokens(models->cache(), 1, 16);
+    tokens.run(prompt);
+    if (prompt.failure.empty()) reader.adopt(prompt, api, body, body.size(), facts);
+  }
+  check(facts.exact_blocks <= facts.blocks.size());
+  if (facts.exact_tokens) check(facts.exact_blocks * facts.block_tokens <= facts.prompt_tokens);
+  reader.read_as_text(api, body, body.size(), "", kAll, "busy", facts);
+  check(facts.blocks == text.blocks && facts.prompt_tokens == text.prompt_tokens);
+}
+
 void fuzz_answer(Api api, std::string_view body) {
   static AnswerReader reader;
   AnswerFacts facts;
@@ -71,6 +98,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view body(reinterpret_cast<const char*>(data), size);
   for (const Api api : {Api::kChat, Api::kCompletions, Api::kResponses, Api::kMessages}) {
     fuzz_request(api, body);
+    fuzz_prompt_ids(api, body);
     fuzz_answer(api, body);
   }
   multipart_model("multipart/form-data; boundary=sep-7", body);

@@ -58,7 +58,8 @@ class ProxyRig {
                                                                   .access_log = nullptr,
                                                                   .append_models = append_models,
                                                                   .refresh_models = refresh_models,
-                                                                  .orca_report = orca_report});
+                                                                  .orca_report = orca_report,
+                                                                  .models = models});
     const Result<void> bound = server_->bind();
     ASSERT_TRUE(bound.ok()) << bound.error().message;
     const Result<void> started = server_->start();
@@ -94,6 +95,7 @@ class ProxyRig {
     return true;
   }
 
+  PromptModels* models = nullptr;
   std::function<void(std::string& out)> append_models;
   std::function<void(Reactor& reactor, std::function<void()> done)> refresh_models;
   std::function<void(ReplicaIndex replica, std::string_view value)> orca_report;
