@@ -4,7 +4,6 @@
 
 #include "experiments/calibrate.h"
 #include "experiments/progress_bar.h"
-#include "experiments/run_parallel.h"
 #include "simulate_flags.h"
 
 namespace pointsman {
@@ -18,8 +17,7 @@ struct CalibrateFlags {
 
 void calibrate(CalibrateFlags& flags) {
   sim::CalibrateOptions& options = flags.calibrate;
-  const int jobs = flags.common.options.jobs;
-  options.jobs = jobs > 0 ? jobs : sim::default_jobs();
+  options.jobs = flags.common.options.jobs;
   const Result<sim::Calibration> calibration = [&] {
     sim::ProgressBar bar("calibrate");
     options.progress = [&bar](std::size_t done, std::size_t all) { bar.show(done, all); };

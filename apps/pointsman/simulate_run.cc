@@ -9,7 +9,6 @@
 #include "commands.h"
 #include "experiments/compare.h"
 #include "experiments/progress_bar.h"
-#include "experiments/run_parallel.h"
 #include "policies/register.h"
 #include "sim/scenario_keys.h"
 #include "simulate_flags.h"
@@ -64,7 +63,7 @@ void run_scenario(const RunFlags& flags) {
   sim::CompareOptions compare;
   compare.seeds = sim::seeds_or(options, 5, 2);
   compare.first_seed = options.first_seed;
-  compare.jobs = options.jobs > 0 ? options.jobs : sim::default_jobs();
+  compare.jobs = options.jobs;
   std::vector<std::vector<sim::RunResult>> results;
   try {
     sim::ProgressBar bar("run");

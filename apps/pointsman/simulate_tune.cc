@@ -7,7 +7,6 @@
 #include <string>
 
 #include "experiments/progress_bar.h"
-#include "experiments/run_parallel.h"
 #include "experiments/tune.h"
 #include "policies/register.h"
 #include "simulate_flags.h"
@@ -48,7 +47,7 @@ void tune(TuneFlags& flags) {
   search.final_seeds = sim::seeds_or(options, 20, 6);
   search.search_seeds = options.quick ? 3 : 6;
   search.first_seed = options.first_seed;
-  search.jobs = options.jobs > 0 ? options.jobs : sim::default_jobs();
+  search.jobs = options.jobs;
   search.quick = options.quick;
   const Result<sim::Tuning> tuning = [&] {
     try {

@@ -13,8 +13,8 @@ namespace pointsman::sim {
 struct CalibrateOptions {
   std::string replica;  // only requests of the replica with this URL; empty: of all
   std::uint32_t max_num_batched_tokens = 8'192;  // of the measured engines
-  int jobs = 1;
-  bool quick = false;  // fewer resamples
+  int jobs = 1;                                  // 0: one for each core
+  bool quick = false;                            // fewer resamples
   // Called with (fits ended, fits in all) by one thread at a time; may be empty.
   std::function<void(std::size_t, std::size_t)> progress{};
 };

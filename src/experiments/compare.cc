@@ -66,9 +66,12 @@ Estimate mean_of(MeasureMean kind, std::span<const double> values) {
   return {};
 }
 
-std::string arm_name(const Arm& arm) {
-  const std::string policy = arm.policy.preset.empty() ? "stages" : arm.policy.preset;
-  return arm.label.empty() ? policy : policy + " " + arm.label;
+// Appends the option, unless there is one of that name.
+void set_default(OptionMap& options, std::string_view name, double value) {
+  for (const auto& held : options) {
+    if (held.first == name) return;
+  }
+  options.emplace_back(name, value);
 }
 
 }  // namespace
@@ -79,6 +82,30 @@ Arm preset_arm(std::string_view preset, std::string_view label, OptionMap option
   arm.policy.options = std::move(options);
   arm.label = label;
   return arm;
+}
+
+Arm configured(Arm arm, const Scenario& scenario) {
+  const std::uint32_t balancers = arm.balancers.value_or(scenario.balancers.count);
+  if (arm.policy.preset != "least_work" || balancers < 2) return arm;
+  OptionMap& options = arm.policy.options;
+  set_default(options, "routers", balancers);
+  if (arm.index.value_or(scenario.balancers.index) != IndexKind::kOwn) {
+    set_default(options, "home_trust", 0);
+  }
+  return arm;
+}
+
+std::string arm_name(const Arm& arm) {
+  const std::string policy = arm.policy.preset.empty() ? "stages" : arm.policy.preset;
+  return arm.label.empty() ? policy : policy + " " + arm.label;
+}
+
+Result<void> check_arms(std::span<const Arm> arms, const Registry& registry) {
+  for (const Arm& arm : arms) {
+    const auto built = registry.build(arm.policy);
+    if (!built) return built.error();
+  }
+  return {};
 }
 
 std::vector<std::vector<RunResult>> run_arms(const Scenario& scenario, std::span<const Arm> arms,

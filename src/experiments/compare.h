@@ -3,9 +3,11 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/result.h"
 #include "core/registry.h"
 #include "experiments/record.h"
 #include "experiments/report.h"
@@ -19,11 +21,23 @@ namespace pointsman::sim {
 [[nodiscard]] Arm preset_arm(std::string_view preset, std::string_view label,
                              OptionMap options = {});
 
+// The arm with the options that docs/concepts/least_work.md asks for before that scenario:
+// `least_work` of several balancers is told their number (`routers`), and to do without homes
+// (`home_trust: 0`) where their index knows what the others sent. An option that the arm gives
+// stays.
+[[nodiscard]] Arm configured(Arm arm, const Scenario& scenario);
+
+// The policy's name, and the label if there is one.
+[[nodiscard]] std::string arm_name(const Arm& arm);
+
+// What is wrong with the first arm whose policy cannot be built.
+[[nodiscard]] Result<void> check_arms(std::span<const Arm> arms, const Registry& registry);
+
 // How often and with how many threads arms are run.
 struct CompareOptions {
   int seeds = 1;
   std::uint64_t first_seed = 1;
-  int jobs = 1;
+  int jobs = 1;                                              // 0: one for each core
   std::function<void(std::size_t, std::size_t)> progress{};  // (runs ended, runs in all)
 };
 

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "core/registry.h"
 #include "experiments/report.h"
+#include "sim/scenario.h"
 
 namespace pointsman::sim {
 
@@ -41,5 +42,8 @@ struct Experiment {
   if (options.seeds > 0) return options.seeds;
   return options.quick ? quick : full;
 }
+
+// The named scenario with the replicas and the sharing that the options ask for.
+[[nodiscard]] Scenario scenario_for(const ExperimentOptions& options, std::string_view name);
 
 }  // namespace pointsman::sim

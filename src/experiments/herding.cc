@@ -26,8 +26,8 @@ constexpr int kSeeds = 20;
 constexpr int kQuickSeeds = 4;
 constexpr std::uint64_t kRequests = 10'000;
 constexpr std::uint64_t kQuickRequests = 4'000;
-// 80 % of the rate of `set_a`: how requests are spread decides, not whether there is room for them.
-constexpr double kRate = 14.4;
+// Of the rate of `set_a`: how requests are spread decides, not whether there is room for them.
+constexpr double kLoad = 0.8;
 
 constexpr std::uint32_t kBalancers[] = {1, 2, 4, 8, 16};
 constexpr Duration kPolls[] = {seconds(1), seconds(2), seconds(5)};
@@ -287,21 +287,19 @@ Record series_row(const Herd& herd, const Scenario& scenario, const Registry& re
 }  // namespace
 
 Result<Report> run_herding(const ExperimentOptions& options, const Registry& registry) {
-  Scenario scenario = *find_scenario_preset("set_a");
-  scenario.arrivals.rate = kRate;
+  Scenario scenario = scenario_for(options, "set_a");
+  scenario.arrivals.rate *= kLoad;
   scenario.measure.requests = options.quick ? kQuickRequests : kRequests;
-  if (options.replicas) set_replicas(scenario, static_cast<std::uint32_t>(*options.replicas));
-  if (options.sharing) set_sharing(scenario, *options.sharing);
   const Plan plan = make_plan(options.quick);
   for (const Herd& one : plan.herds) {
-    const auto built = registry.build(one.arm.policy);
+    const Result<void> built = check_arms({&one.arm, 1}, registry);
     if (!built) return built.error();
   }
 
   const auto seeds = static_cast<std::size_t>(seeds_or(options, kSeeds, kQuickSeeds));
   const std::size_t count = plan.herds.size() * seeds;
   const std::vector<Run> runs = run_parallel(
-      count, options.jobs > 0 ? options.jobs : default_jobs(),
+      count, options.jobs,
       [&](std::size_t i) {
         const Herd& one = plan.herds[i / seeds];
         LoadSeries series(scenario.replicas.size());

@@ -3,17 +3,16 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "experiments/compare.h"
-#include "experiments/random_setting.h"
 #include "experiments/run_parallel.h"
+#include "experiments/settings.h"
 #include "experiments/statistics.h"
-#include "sim/cluster.h"
 
 namespace pointsman::sim {
 namespace {
@@ -21,90 +20,12 @@ namespace {
 constexpr int kSettings = 100;
 constexpr int kQuickSettings = 12;
 // Runs of each setting: its figure is their mean.
-constexpr int kRuns = 3;
-constexpr std::uint64_t kRequests = 8'000;
-constexpr std::uint64_t kQuickRequests = 2'000;
-// p50 within this of the reference counts as no loss.
-constexpr double kSameP50 = 1.05;
-
-std::string full_name(const Arm& arm) {
-  return arm.label.empty() ? arm.policy.preset : arm.policy.preset + " " + arm.label;
-}
+constexpr std::uint64_t kRuns = 3;
+constexpr std::uint32_t kRequests = 8'000;
+constexpr std::uint32_t kQuickRequests = 2'000;
 
 bool is_reference(const Arm& arm) {
   return arm.policy.preset == "session_affinity" && arm.label == "segregation";
-}
-
-// What one arm did in one setting: means over its runs.
-struct Figures {
-  double p50 = 0;
-  double p99 = 0;
-  double p99_short = 0;
-  double hit = 0;
-  double goodput = 0;
-  double over_capacity = 0;
-};
-
-struct SettingResult {
-  Record drawn;
-  std::vector<Figures> arms;
-};
-
-double mean(std::span<const RunResult> runs, double RunResult::* value, MeasureMean kind) {
-  std::vector<double> values;
-  for (const RunResult& run : runs) {
-    if (std::isfinite(run.*value)) values.push_back(run.*value);
-  }
-  return (kind == MeasureMean::kGeometric ? geometric_mean(values) : arithmetic_mean(values)).mean;
-}
-
-Figures figures_of(std::span<const RunResult> runs) {
-  return {.p50 = mean(runs, &RunResult::ttft_p50_s, MeasureMean::kGeometric),
-          .p99 = mean(runs, &RunResult::ttft_p99_s, MeasureMean::kGeometric),
-          .p99_short = mean(runs, &RunResult::ttft_p99_short_s, MeasureMean::kGeometric),
-          .hit = mean(runs, &RunResult::prefix_hit_rate, MeasureMean::kArithmetic),
-          .goodput = mean(runs, &RunResult::goodput_rps, MeasureMean::kArithmetic),
-          .over_capacity = mean(runs, &RunResult::over_capacity, MeasureMean::kArithmetic)};
-}
-
-SettingResult run_setting(const ExperimentOptions& options, const Registry& registry,
-                          std::span<const Arm> arms, std::uint64_t seed) {
-  RandomSetting setting = draw_setting(seed, registry, options.replicas, options.sharing);
-  setting.scenario.measure.requests = options.quick ? kQuickRequests : kRequests;
-  SettingResult result;
-  result.drawn = std::move(setting.drawn);
-  std::vector<RunResult> runs(kRuns);
-  for (const Arm& one : arms) {
-    for (std::uint64_t i = 0; i < runs.size(); ++i) {
-      runs[i] = run(setting.scenario, one, registry, seed * kRuns + i);
-    }
-    result.arms.push_back(figures_of(runs));
-  }
-  return result;
-}
-
-// value(other) / value(own) in every setting: above 1 where `own` is the faster one.
-std::vector<double> gains(std::span<const SettingResult> settings, std::size_t own,
-                          std::size_t other, double Figures::* value) {
-  std::vector<double> ratios;
-  for (const SettingResult& setting : settings) {
-    const double mine = setting.arms[own].*value;
-    const double theirs = setting.arms[other].*value;
-    if (mine > 0 && theirs > 0) ratios.push_back(theirs / mine);
-  }
-  return ratios;
-}
-
-// How `own` does against `other`.
-void set_comparison(Record& row, std::span<const SettingResult> settings, std::size_t own,
-                    std::size_t other) {
-  const std::vector<double> p99 = gains(settings, own, other, &Figures::p99);
-  const std::vector<double> p50 = gains(settings, own, other, &Figures::p50);
-  row.set("better_p99_share", share_above(p99, 1));
-  row.set("p99_gain", median_ratio(p99));
-  row.set("better_p50_share", share_above(p50, 1));
-  row.set("p50_gain", median_ratio(p50));
-  row.set("p50_no_loss_share", share_above(p50, 1 / kSameP50));
 }
 
 // A part of the settings: those whose drawn value lies in [low, high).
@@ -125,48 +46,28 @@ constexpr std::array kSlices{Slice{"load_35_45", "load .35-.45", "load", 0.35, 0
                              Slice{"balancers_4", "4", "balancers", 4, 5},
                              Slice{"balancers_8", "8", "balancers", 8, 9}};
 
-std::vector<SettingResult> part(std::span<const SettingResult> settings, const Slice& slice) {
-  std::vector<SettingResult> found;
-  for (const SettingResult& setting : settings) {
-    const double value = setting.drawn.number(slice.drawn);
-    if (value >= slice.low && value < slice.high) found.push_back(setting);
-  }
-  return found;
-}
-
 Record policy_row(std::span<const SettingResult> settings, std::span<const Arm> arms,
                   std::size_t own, std::size_t reference) {
   Record row;
   row.set("policy", arms[own].policy.preset).set("arm", arms[own].label).set("model", "policy");
   set_comparison(row, settings, own, reference);
-  std::vector<double> p50;
-  std::vector<double> p99;
-  std::vector<double> hits;
+  set_figures(row, settings, own);
   std::size_t best = 0;
-  std::size_t over = 0;
   for (const SettingResult& setting : settings) {
-    const Figures& figures = setting.arms[own];
-    p50.push_back(figures.p50);
-    p99.push_back(figures.p99);
-    hits.push_back(figures.hit);
-    over += figures.over_capacity > 0.5 ? 1 : 0;
-    const auto least =
-        std::min_element(setting.arms.begin(), setting.arms.end(),
-                         [](const Figures& a, const Figures& b) { return a.p99 < b.p99; });
+    const auto least = std::min_element(
+        setting.arms.begin(), setting.arms.end(),
+        [](const SettingFigures& a, const SettingFigures& b) { return a.p99 < b.p99; });
     best += least - setting.arms.begin() == static_cast<std::ptrdiff_t>(own) ? 1 : 0;
   }
-  // Bare means: settings differ by factors, so an interval over them would say nothing of a policy.
-  row.set("ttft_p50_s", geometric_mean(p50).mean).set("ttft_p99_s", geometric_mean(p99).mean);
-  row.set("prefix_hit_rate", arithmetic_mean(hits).mean);
   row.set("best_p99_share", share_estimate(best, settings.size()));
-  row.set("over_capacity_share", share_estimate(over, settings.size()));
   for (const Slice& slice : kSlices) {
     const std::string key = "p99_gain_" + std::string(slice.key);
-    const std::vector<SettingResult> some = part(settings, slice);
+    const std::vector<SettingResult> some =
+        settings_within(settings, slice.drawn, slice.low, slice.high);
     if (some.empty()) {
       row.set(key, Value());
     } else {
-      row.set(key, median_ratio(gains(some, own, reference, &Figures::p99)).mean);
+      row.set(key, median_ratio(gains(some, own, reference, &SettingFigures::p99)).mean);
     }
   }
   return row;
@@ -176,28 +77,8 @@ Record pair_row(std::span<const SettingResult> settings, std::span<const Arm> ar
                 std::size_t other) {
   Record row;
   row.set("policy", arms[own].policy.preset).set("arm", arms[own].label).set("model", "pair");
-  row.set("against", full_name(arms[other]));
+  row.set("against", arm_name(arms[other]));
   set_comparison(row, settings, own, other);
-  return row;
-}
-
-Record setting_row(const SettingResult& setting, std::span<const Arm> arms, std::uint64_t seed) {
-  Record row;
-  row.set("model", "setting").set("seed", seed).set("drawn", setting.drawn);
-  Value::List list;
-  for (std::size_t i = 0; i < arms.size(); ++i) {
-    const Figures& figures = setting.arms[i];
-    list.emplace_back(Record()
-                          .set("policy", arms[i].policy.preset)
-                          .set("arm", arms[i].label)
-                          .set("ttft_p50_s", figures.p50)
-                          .set("ttft_p99_s", figures.p99)
-                          .set("ttft_p99_short_s", figures.p99_short)
-                          .set("prefix_hit_rate", figures.hit)
-                          .set("goodput_rps", figures.goodput)
-                          .set("over_capacity", figures.over_capacity));
-  }
-  row.set("policies", std::move(list));
   return row;
 }
 
@@ -252,19 +133,19 @@ std::vector<Arm> policy_arms(const Registry& registry) {
 
 Result<Report> run_policies(const ExperimentOptions& options, const Registry& registry) {
   const std::vector<Arm> arms = policy_arms(registry);
-  for (const Arm& one : arms) {
-    const auto built = registry.build(one.policy);
-    if (!built) return built.error();
-  }
+  if (const Result<void> built = check_arms(arms, registry); !built) return built.error();
   const auto reference =
       static_cast<std::size_t>(std::find_if(arms.begin(), arms.end(), is_reference) - arms.begin());
   if (reference == arms.size()) {
     return Error{ErrorKind::kClient, "no policy session_affinity to compare with"};
   }
   const auto count = static_cast<std::size_t>(seeds_or(options, kSettings, kQuickSettings));
+  const SettingRuns how{.runs = kRuns, .requests = options.quick ? kQuickRequests : kRequests};
   const std::vector<SettingResult> settings = run_parallel(
-      count, options.jobs > 0 ? options.jobs : default_jobs(),
-      [&](std::size_t i) { return run_setting(options, registry, arms, options.first_seed + i); },
+      count, options.jobs,
+      [&](std::size_t i) {
+        return run_setting(options.first_seed + i, arms, how, options, registry);
+      },
       [&](std::size_t done) {
         if (options.progress) options.progress(done, count);
       });
@@ -276,8 +157,8 @@ Result<Report> run_policies(const ExperimentOptions& options, const Registry& re
   report.scenario.set("settings", count)
       .set("first_seed", options.first_seed)
       .set("runs_per_setting", kRuns)
-      .set("requests_per_run", options.quick ? kQuickRequests : kRequests)
-      .set("reference", full_name(arms[reference]));
+      .set("requests_per_run", how.requests)
+      .set("reference", arm_name(arms[reference]));
   for (std::size_t i = 0; i < arms.size(); ++i) {
     report.rows.push_back(policy_row(settings, arms, i, reference));
   }
@@ -286,10 +167,10 @@ Result<Report> run_policies(const ExperimentOptions& options, const Registry& re
       if (i != j) report.rows.push_back(pair_row(settings, arms, i, j));
     }
   }
-  for (std::size_t i = 0; i < count; ++i) {
-    report.rows.push_back(setting_row(settings[i], arms, options.first_seed + i));
+  for (const SettingResult& setting : settings) {
+    report.rows.push_back(setting_row(setting, arms));
   }
-  report.tables = tables(arms.size(), full_name(arms[reference]));
+  report.tables = tables(arms.size(), arm_name(arms[reference]));
   report.notes = {"Each setting: " + std::to_string(kRuns) +
                       " runs with common random numbers. Shares with Wilson's interval, median "
                       "gains with that of order statistics, times as geometric means.",

@@ -7,10 +7,6 @@
 
 namespace pointsman::sim {
 
-int default_jobs() {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
-
 void for_each_parallel(std::size_t count, int jobs, const std::function<void(std::size_t)>& task,
                        const std::function<void(std::size_t)>& done) {
   std::mutex mutex;
@@ -43,9 +39,10 @@ void for_each_parallel(std::size_t count, int jobs, const std::function<void(std
     }
   };
 
+  const int wanted = jobs > 0 ? jobs : static_cast<int>(std::thread::hardware_concurrency());
   // The caller works too, so that one job needs no thread.
   const std::size_t helping =
-      std::min(static_cast<std::size_t>(std::max(1, jobs)), std::max<std::size_t>(count, 1)) - 1;
+      std::min(static_cast<std::size_t>(std::max(1, wanted)), std::max<std::size_t>(count, 1)) - 1;
   {
     std::vector<std::jthread> threads;
     threads.reserve(helping);

@@ -8,12 +8,9 @@
 
 namespace pointsman::sim {
 
-// Threads to use for `--jobs 0`: as many as the machine has cores.
-[[nodiscard]] int default_jobs();
-
-// Calls `task(i)` for every i in [0, count) on up to `jobs` threads (at least one), in order of i
-// as threads come free, and returns when all are done. `done(n)` is called after each task with the
-// number of tasks ended, by one thread at a time; it may be empty.
+// Calls `task(i)` for every i in [0, count) on up to `jobs` threads (0: as many as the machine has
+// cores), in order of i as threads come free, and returns when all are done. `done(n)` is called
+// after each task with the number of tasks ended, by one thread at a time; it may be empty.
 //
 // Throws what a task threw, of several the one with the smallest i, whatever the schedule: tasks
 // after it are not begun, but those before it have been and are waited for.

@@ -233,9 +233,7 @@ std::vector<Table> tables(std::span<const Record> rows) {
 }  // namespace
 
 Result<Report> run_segregation(const ExperimentOptions& options, const Registry& registry) {
-  Scenario base = *find_scenario_preset("ref70");
-  if (options.replicas) set_replicas(base, static_cast<std::uint32_t>(*options.replicas));
-  if (options.sharing) set_sharing(base, *options.sharing);
+  Scenario base = scenario_for(options, "ref70");
   if (options.quick) base.measure.requests = kQuickRequests;
   if (base.replicas.size() <= kUsualPools.total()) {
     return Error{ErrorKind::kClient, "pools need at least three replicas"};
@@ -244,16 +242,13 @@ Result<Report> run_segregation(const ExperimentOptions& options, const Registry&
   std::size_t all_arms = 0;
   for (const Block& block : blocks) {
     all_arms += block.arms.size();
-    for (const Arm& arm : block.arms) {
-      const auto built = registry.build(arm.policy);
-      if (!built) return built.error();
-    }
+    if (const Result<void> built = check_arms(block.arms, registry); !built) return built.error();
   }
 
   CompareOptions compare;
   compare.seeds = seeds_or(options, kSeeds, kQuickSeeds);
   compare.first_seed = options.first_seed;
-  compare.jobs = options.jobs > 0 ? options.jobs : default_jobs();
+  compare.jobs = options.jobs;
   const auto seeds = static_cast<std::size_t>(compare.seeds);
   std::size_t ended_before = 0;
   compare.progress = [&](std::size_t ended, std::size_t) {

@@ -121,10 +121,6 @@ std::vector<TableRow> table_rows() {
   return rows;
 }
 
-std::string full_name(const Arm& arm) {
-  return arm.label.empty() ? arm.policy.preset : arm.policy.preset + " " + arm.label;
-}
-
 std::string pools_of(const Record& row) {
   char text[48];
   std::snprintf(text, sizeof text, "%.0f/%.0f/%.0f", row.number("replicas_general"),
@@ -184,7 +180,7 @@ std::vector<Record> check_rows(std::span<const TableRow> entries, std::span<cons
   std::vector<Record> checks;
   const auto falls = [&](std::size_t from, std::size_t to) {
     checks.push_back(
-        check_row("p99 of " + full_name(entries[from].arm) + " over " + full_name(entries[to].arm),
+        check_row("p99 of " + arm_name(entries[from].arm) + " over " + arm_name(entries[to].arm),
                   measure_ratio(results[from], results[to], &RunResult::ttft_p99_s), 1, kAny));
   };
   falls(kRoundRobin, kLeastConnections);
@@ -195,11 +191,11 @@ std::vector<Record> check_rows(std::span<const TableRow> entries, std::span<cons
     found.push_back(result.prefix_hit_rate / result.prefix_hit_bound);
   }
   checks.push_back(
-      check_row("hit rate over its bound in tokens, " + full_name(entries[kAffinity].arm),
+      check_row("hit rate over its bound in tokens, " + arm_name(entries[kAffinity].arm),
                 arithmetic_mean(found), kAffinityShareOfBound, 1));
   if (!as_published) return checks;
   for (const std::size_t place : {kRoundRobin, kLeastConnections, kLiveKv}) {
-    checks.push_back(check_row("hit rate, " + full_name(entries[place].arm),
+    checks.push_back(check_row("hit rate, " + arm_name(entries[place].arm),
                                rows[place].estimate("prefix_hit_rate"), kFewestHits, kMostHits));
   }
   double farthest = 0;
@@ -274,9 +270,7 @@ std::vector<Table> tables(std::size_t policies, std::size_t checks) {
 }
 
 Scenario table_scenario(const ExperimentOptions& options) {
-  Scenario scenario = *find_scenario_preset("ref70");
-  if (options.replicas) set_replicas(scenario, static_cast<std::uint32_t>(*options.replicas));
-  if (options.sharing) set_sharing(scenario, *options.sharing);
+  Scenario scenario = scenario_for(options, "ref70");
   if (options.quick) scenario.measure.requests = kQuickRequests;
   scenario.measure.closed_loop_users = kUsersPerReplica;
   return scenario;
@@ -289,11 +283,10 @@ Result<Report> run_table(const ExperimentOptions& options, const Registry& regis
   std::vector<Arm> arms;
   std::vector<Arm> swept;
   for (const TableRow& entry : entries) {
-    const auto built = registry.build(entry.arm.policy);
-    if (!built) return built.error();
     arms.push_back(entry.arm);
     if (entry.swept) swept.push_back(entry.arm);
   }
+  if (const Result<void> built = check_arms(arms, registry); !built) return built.error();
   // With another fleet or workload the published figures are about something else.
   const bool as_published = !options.replicas && !options.sharing;
   const Scenario scenario = table_scenario(options);
@@ -303,7 +296,7 @@ Result<Report> run_table(const ExperimentOptions& options, const Registry& regis
   CompareOptions compare;
   compare.seeds = seeds_or(options, kSeeds, kQuickSeeds);
   compare.first_seed = options.first_seed;
-  compare.jobs = options.jobs > 0 ? options.jobs : default_jobs();
+  compare.jobs = options.jobs;
   CompareOptions sweep = compare;
   sweep.seeds = std::min(compare.seeds, options.quick ? kQuickSharingSeeds : kSharingSeeds);
   const std::size_t table_runs = arms.size() * static_cast<std::size_t>(compare.seeds);

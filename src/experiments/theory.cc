@@ -219,8 +219,7 @@ Result<Report> run_theory(const ExperimentOptions& options, const Registry& regi
   const auto progress = [&options, all](std::size_t done) {
     if (options.progress) options.progress(done, all);
   };
-  const std::vector<Result<Run>> results =
-      run_parallel(all, options.jobs > 0 ? options.jobs : default_jobs(), run_one, progress);
+  const std::vector<Result<Run>> results = run_parallel(all, options.jobs, run_one, progress);
 
   Report report;
   report.experiment = "theory";

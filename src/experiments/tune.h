@@ -16,8 +16,8 @@ struct TuneOptions {
   int search_seeds = 6;
   int final_seeds = 20;
   std::uint64_t first_seed = 1;  // of the search; those of the final runs are others
-  int jobs = 1;
-  bool quick = false;  // fewer candidates
+  int jobs = 1;                  // 0: one for each core
+  bool quick = false;            // fewer candidates
   // Called with (runs ended, runs in all at most) by one thread at a time; may be empty.
   std::function<void(std::size_t, std::size_t)> progress{};
 };

@@ -83,7 +83,7 @@ std::vector<double> values(std::span<const RunResult> runs, double RunResult::* 
 }
 
 Estimate p99_ratio(std::span<const RunResult> above, std::span<const RunResult> below) {
-  return paired_ratio(values(above, &RunResult::ttft_p99_s), values(below, &RunResult::ttft_p99_s));
+  return measure_ratio(above, below, &RunResult::ttft_p99_s);
 }
 
 using Runs = std::span<const std::vector<RunResult>>;
@@ -184,10 +184,8 @@ void add_rows(const Setting& setting, std::span<const ValveArm> arms, Runs runs,
 }  // namespace
 
 Result<Report> run_valve(const ExperimentOptions& options, const Registry& registry) {
-  Scenario base = *find_scenario_preset("ref70");
+  Scenario base = scenario_for(options, "ref70");
   base.measure.requests = options.quick ? kQuickRequests : kRequests;
-  if (options.replicas) set_replicas(base, static_cast<std::uint32_t>(*options.replicas));
-  if (options.sharing) set_sharing(base, *options.sharing);
   std::vector<Scenario> scenarios;
   for (const Setting& setting : kSettings) {
     Scenario& scenario = scenarios.emplace_back(base);
@@ -195,14 +193,14 @@ Result<Report> run_valve(const ExperimentOptions& options, const Registry& regis
   }
   const std::vector<ValveArm> arms = valve_arms(options.quick);
   for (const ValveArm& one : arms) {
-    const auto built = registry.build(one.arm.policy);
+    const Result<void> built = check_arms({&one.arm, 1}, registry);
     if (!built) return built.error();
   }
 
   const auto seeds = static_cast<std::size_t>(seeds_or(options, kSeeds, kQuickSeeds));
   const std::size_t rows = scenarios.size() * arms.size();
   const std::vector<RunResult> flat = run_parallel(
-      rows * seeds, options.jobs > 0 ? options.jobs : default_jobs(),
+      rows * seeds, options.jobs,
       [&](std::size_t i) {
         const std::size_t row = i / seeds;
         return run(scenarios[row / arms.size()], arms[row % arms.size()].arm, registry,
