@@ -14,10 +14,11 @@
 #include "sim/chance.h"
 #include "sim/content.h"
 #include "sim/event_queue.h"
+#include "sim/flight.h"
 #include "sim/prefix_sources.h"
 #include "sim/run_meter.h"
+#include "sim/simulated_fleet.h"
 #include "sim/traffic.h"
-#include "sim/virtual_engine.h"
 
 namespace pointsman::sim {
 namespace {
@@ -34,21 +35,6 @@ enum class EventKind : std::uint8_t {
   kArrivalsEnd,
   kFault,
 };
-
-constexpr PoolPurpose kPurposes[] = {PoolPurpose::kGeneral, PoolPurpose::kLongContext,
-                                     PoolPurpose::kLongGeneration};
-
-std::string_view pool_name(PoolPurpose purpose) {
-  switch (purpose) {
-    case PoolPurpose::kGeneral:
-      return "general";
-    case PoolPurpose::kLongContext:
-      return "long_context";
-    case PoolPurpose::kLongGeneration:
-      return "long_generation";
-  }
-  return "general";
-}
 
 std::vector<std::unique_ptr<Pipeline>> build_pipelines(const Registry& registry,
                                                        const PolicySpec& policy,
@@ -72,16 +58,6 @@ std::uint32_t longest_request(const Scenario& scenario) {
   return static_cast<std::uint32_t>(longest);
 }
 
-// Each replica's pool.
-std::vector<PoolIndex> pools_of(const Scenario& scenario) {
-  std::vector<PoolIndex> pools;
-  for (const ReplicaSpec& replica : scenario.replicas) {
-    const PoolPurpose purpose = scenario.segregated ? replica.pool : PoolPurpose::kGeneral;
-    pools.push_back(static_cast<PoolIndex>(purpose));
-  }
-  return pools;
-}
-
 // Replicas and their balancers. What is sent comes from Traffic, what is measured goes to RunMeter.
 class Cluster {
  public:
@@ -92,30 +68,13 @@ class Cluster {
   [[nodiscard]] double completion_rate() const { return meter_.completion_rate(); }
 
  private:
-  // A request on its way. Its place is its id at the engine.
-  struct Flight {
-    Arrival request;
-    std::uint64_t number = 0;
-    TimePoint arrived{};
-    TimePoint first_token{};
-    Charge charge;
-    std::uint32_t balancer = 0;
-    ReplicaIndex replica = kNoReplica;
-    std::uint32_t cached_tokens = 0;
-    std::uint32_t predicted_tokens = 0;
-    bool measured = false;
-    bool lost_once = false;
-  };
-
-  struct Replica {
-    bool alive = true;
-    bool reports = true;
-    TimePoint scheduled = kForever;  // of its entry in the queue
-    std::uint32_t version = 0;       // of that entry
+  // When the queue has an engine's next event.
+  struct Entry {
+    TimePoint at = kForever;
+    std::uint32_t version = 0;
   };
 
   // --- the run
-  void make_fleet();
   void make_balancers(const PolicySpec& policy, const Registry& registry);
   void schedule_start();
   void handle(const EventQueue<EventKind>::Event& event);
@@ -126,7 +85,6 @@ class Cluster {
   void begin_window();
   void end_window();
   void strike(const FaultSpec& fault);
-  void rebuild_view();
 
   // --- requests
   void take_arrival();
@@ -138,7 +96,6 @@ class Cluster {
   void poll(Balancer& balancer);
   void poll_round(std::uint32_t number);
   void exchange();
-  [[nodiscard]] Signals signals_of(ReplicaIndex replica, Duration max_age) const;
 
   // --- engines
   // Runs the replica up to now, and tells of what it has brought.
@@ -155,17 +112,14 @@ class Cluster {
   TimePoint now_ = kRunBegin;
   TimePoint arrivals_end_ = kForever;
   Traffic traffic_;
+  SimulatedFleet fleet_;
   RunMeter meter_;
   Duration sample_interval_ = std::chrono::seconds(1);
 
-  std::vector<Flight> flights_;
-  std::vector<std::uint32_t> free_flights_;
-  std::uint64_t in_flight_ = 0;
+  Flights flights_;
   std::uint64_t sent_ = 0;
 
-  std::vector<VirtualEngine> engines_;
-  std::vector<Replica> replicas_;
-  FleetView view_;
+  std::vector<Entry> entries_;  // by replica
   std::unique_ptr<SharedIndex> shared_index_;
   std::unique_ptr<ExactIndex> exact_index_;
   std::vector<Balancer> balancers_;
@@ -181,32 +135,10 @@ Cluster::Cluster(const Scenario& scenario, const PolicySpec& policy, const Regis
       seed_(seed),
       log_(log),
       traffic_(scenario, seed, longest_request(scenario), kRunBegin),
-      meter_(scenario.measure, pools_of(scenario)) {
-  make_fleet();
+      fleet_(scenario, kRunBegin),
+      meter_(scenario.measure, fleet_.pools()),
+      entries_(fleet_.size()) {
   make_balancers(policy, registry);
-}
-
-void Cluster::make_fleet() {
-  engines_.reserve(scenario_.replicas.size());
-  replicas_.resize(scenario_.replicas.size());
-  const std::vector<PoolIndex> pools = pools_of(scenario_);
-  for (ReplicaIndex i = 0; i < replicas_.size(); ++i) {
-    const ReplicaSpec& spec = scenario_.replicas[i];
-    engines_.emplace_back(spec.engine);
-    if (spec.slowness != 1) engines_.back().slow_down(spec.slowness, kRunBegin);
-    view_.replicas.push_back(
-        {.identity = mixed(i + 1), .weight = spec.weight, .pool = pools[i], .usable = true});
-  }
-  for (std::size_t i = 0; i < (scenario_.segregated ? std::size(kPurposes) : 1); ++i) {
-    PoolView& pool = view_.pools.emplace_back();
-    pool.name = pool_name(kPurposes[i]);
-    pool.purpose = kPurposes[i];
-  }
-  // A replica that joins later is not there yet.
-  for (const FaultSpec& fault : scenario_.faults) {
-    if (fault.kind == FaultKind::kJoins) replicas_[fault.replica].alive = false;
-  }
-  rebuild_view();
 }
 
 void Cluster::make_balancers(const PolicySpec& policy, const Registry& registry) {
@@ -220,14 +152,14 @@ void Cluster::make_balancers(const PolicySpec& policy, const Registry& registry)
     shared_index_ = std::make_unique<SharedIndex>(options.index);
     options.prefixes = shared_index_.get();
   } else if (spec.index == IndexKind::kExact) {
-    exact_index_ = std::make_unique<ExactIndex>(engines_, spec.event_delay);
+    exact_index_ = std::make_unique<ExactIndex>(fleet_.engines(), spec.event_delay);
     options.prefixes = exact_index_.get();
   }
   balancers_.reserve(spec.count);
   for (std::uint32_t i = 0; i < spec.count; ++i) {
     options.seed = balancer_seed(seed_, i);
-    balancers_.emplace_back(i, options, build_pipelines(registry, policy, view_.pools.size()),
-                            log_);
+    balancers_.emplace_back(i, options,
+                            build_pipelines(registry, policy, fleet_.view().pools.size()), log_);
   }
   needs_ = balancers_.front().needs();
   features_.stream = true;
@@ -246,19 +178,21 @@ RunResult Cluster::run() {
       take_arrival();
       continue;
     }
-    if (next_event == kForever || (in_flight_ == 0 && next_event > arrivals_end_)) break;
+    if (next_event == kForever || (flights_.in_flight() == 0 && next_event > arrivals_end_)) break;
     const auto event = queue_.take();
     now_ = event.at;
     handle(event);
   }
   end_window();
   if (log_ != nullptr) {
-    for (ReplicaIndex i = 0; i < engines_.size(); ++i) log_->replica_ended(i, engines_[i].engine());
+    for (ReplicaIndex i = 0; i < fleet_.size(); ++i) {
+      log_->replica_ended(i, fleet_.engine(i).engine());
+    }
   }
 
   RunResult result;
   meter_.write(result);
-  for (const VirtualEngine& engine : engines_) {
+  for (const VirtualEngine& engine : fleet_.engines()) {
     result.preemptions += static_cast<double>(engine.state(now_).preemptions);
   }
   result.balancers = static_cast<double>(balancers_.size());
@@ -266,7 +200,7 @@ RunResult Cluster::run() {
   result.exchange_s = to_seconds(scenario_.balancers.exchange);
   double* const sizes[] = {&result.replicas_general, &result.replicas_long_context,
                            &result.replicas_long_generation};
-  for (const pointsman::Replica& replica : view_.replicas) ++*sizes[replica.pool];
+  for (const Replica& replica : fleet_.view().replicas) ++*sizes[replica.pool];
   return result;
 }
 
@@ -308,8 +242,8 @@ void Cluster::schedule_start() {
 void Cluster::handle(const EventQueue<EventKind>::Event& event) {
   switch (event.kind) {
     case EventKind::kEngine:
-      if (event.version == replicas_[event.subject].version) {
-        replicas_[event.subject].scheduled = kForever;
+      if (event.version == entries_[event.subject].version) {
+        entries_[event.subject].at = kForever;
         advance(event.subject);
         schedule_engine(event.subject);
       }
@@ -326,7 +260,7 @@ void Cluster::handle(const EventQueue<EventKind>::Event& event) {
     case EventKind::kSample:
       if (!meter_.measuring()) break;
       advance_all();
-      meter_.sample(now_, engines_);
+      meter_.sample(now_, fleet_.engines());
       queue_.put(now_ + sample_interval_, EventKind::kSample, 0);
       break;
     case EventKind::kWindowBegins:
@@ -343,51 +277,39 @@ void Cluster::handle(const EventQueue<EventKind>::Event& event) {
 
 void Cluster::begin_window() {
   advance_all();
-  meter_.begin(now_, engines_);
+  meter_.begin(now_, fleet_.engines());
   queue_.put(now_ + sample_interval_, EventKind::kSample, 0);
 }
 
 void Cluster::end_window() {
   advance_all();
-  meter_.end(now_, engines_);
-}
-
-void Cluster::rebuild_view() {
-  ++view_.generation;
-  for (PoolView& pool : view_.pools) pool.usable.clear();
-  for (ReplicaIndex i = 0; i < replicas_.size(); ++i) {
-    view_.replicas[i].usable = replicas_[i].alive;
-    if (replicas_[i].alive) view_.pools[view_.replicas[i].pool].usable.push_back(i);
-  }
+  meter_.end(now_, fleet_.engines());
 }
 
 void Cluster::strike(const FaultSpec& fault) {
-  Replica& replica = replicas_[fault.replica];
-  VirtualEngine& engine = engines_[fault.replica];
+  VirtualEngine& engine = fleet_.engine(fault.replica);
   advance(fault.replica);
   switch (fault.kind) {
     case FaultKind::kDies:
-      replica.alive = false;
-      rebuild_view();
+      fleet_.set_alive(fault.replica, false);
       engine.clear(now_);
-      for (std::uint32_t i = 0; i < flights_.size(); ++i) {
+      for (std::uint32_t i = 0; i < flights_.places(); ++i) {
         if (flights_[i].charge.held() && flights_[i].replica == fault.replica) lose(i);
       }
       break;
     case FaultKind::kRestarts:
     case FaultKind::kJoins:
       for (Balancer& balancer : balancers_) balancer.forget(fault.replica);
-      replica.alive = true;
-      rebuild_view();
+      fleet_.set_alive(fault.replica, true);
       break;
     case FaultKind::kSlows:
       engine.slow_down(scenario_.replicas[fault.replica].slowness * fault.factor, now_);
       break;
     case FaultKind::kStopsReporting:
-      replica.reports = false;
+      fleet_.set_reporting(fault.replica, false);
       break;
     case FaultKind::kReports:
-      replica.reports = true;
+      fleet_.set_reporting(fault.replica, true);
       break;
   }
   schedule_engine(fault.replica);
@@ -406,27 +328,16 @@ void Cluster::take_arrival() {
     }
     if (sent_ == first_measured && !meter_.measuring()) begin_window();
   }
-  std::uint32_t place = 0;
-  if (free_flights_.empty()) {
-    place = static_cast<std::uint32_t>(flights_.size());
-    flights_.emplace_back();
-  } else {
-    place = free_flights_.back();
-    free_flights_.pop_back();
-  }
+  const std::uint32_t place = flights_.begin();
   Flight& flight = flights_[place];
   traffic_.take(flight.request);
   flight.number = sent_++;
   flight.arrived = now_;
-  flight.first_token = TimePoint{};
-  flight.cached_tokens = 0;
-  flight.lost_once = false;
   flight.measured = meter_.measuring();
   // By conversation and turn, so that every policy's requests meet the same balancers.
   const std::uint64_t chance =
       mixed(seed_ ^ mixed(flight.request.conversation << 16 | flight.request.turn));
   flight.balancer = static_cast<std::uint32_t>(chance % balancers_.size());
-  ++in_flight_;
   if (flight.measured) meter_.arrived(flight.request.turn > 0);
   send(place, {});
 }
@@ -452,7 +363,7 @@ void Cluster::send(std::uint32_t place, std::span<const ReplicaIndex> excluded) 
       exact_index_->set_content(request.content, request.prompt_tokens, now_);
     }
   }
-  Decision decision = balancer.decide(features_, view_, excluded, now_);
+  Decision decision = balancer.decide(features_, fleet_.view(), excluded, now_);
   if (decision.verdict != Decision::Verdict::kSend) {
     close(place, now_, true);
     return;
@@ -465,11 +376,12 @@ void Cluster::send(std::uint32_t place, std::span<const ReplicaIndex> excluded) 
   chain_.clear();
   append_chain(request.content, request.prompt_tokens + request.output_tokens, chain_);
   advance(flight.replica);
-  engines_[flight.replica].submit({.id = place,
-                                   .prompt_tokens = request.prompt_tokens,
-                                   .output_tokens = request.output_tokens,
-                                   .chain = chain_},
-                                  now_);
+  fleet_.engine(flight.replica)
+      .submit({.id = place,
+               .prompt_tokens = request.prompt_tokens,
+               .output_tokens = request.output_tokens,
+               .chain = chain_},
+              now_);
   schedule_engine(flight.replica);
 }
 
@@ -493,41 +405,17 @@ void Cluster::lose(std::uint32_t place) {
 void Cluster::close(std::uint32_t place, TimePoint at, bool failed) {
   const Flight& flight = flights_[place];
   const Arrival& request = flight.request;
-  --in_flight_;
   if (!failed) meter_.completed();
   if (flight.measured && failed) meter_.failed();
   if (flight.measured && !failed) {
-    const SegregationLimits& limits = scenario_.balancers.segregation;
-    RequestLog::Entry entry;
-    entry.ttft = flight.first_token - flight.arrived;
-    entry.e2e = at - flight.arrived;
-    entry.prompt_tokens = request.prompt_tokens;
-    entry.output_tokens = request.output_tokens & 0x7fff'ffffU;
-    entry.is_long = request.prompt_tokens > limits.long_context_tokens ||
-                            request.max_tokens > limits.long_generation_tokens
-                        ? 1
-                        : 0;
-    meter_.finished(entry, {.prompt = request.prompt_tokens,
-                            .cached = flight.cached_tokens,
-                            .known = request.known_tokens,
-                            .predicted = flight.predicted_tokens});
+    meter_.finished(flight.entry(at, scenario_.balancers.segregation),
+                    {.prompt = request.prompt_tokens,
+                     .cached = flight.cached_tokens,
+                     .known = request.known_tokens,
+                     .predicted = flight.predicted_tokens});
   }
-  if (log_ != nullptr) {
-    log_->request_finished({.number = flight.number,
-                            .conversation = request.conversation,
-                            .turn = request.turn,
-                            .balancer = flight.balancer,
-                            .replica = flight.replica,
-                            .prompt_tokens = request.prompt_tokens,
-                            .output_tokens = request.output_tokens,
-                            .cached_tokens = flight.cached_tokens,
-                            .arrived = flight.arrived,
-                            .first_token = flight.first_token,
-                            .ended = at,
-                            .measured = flight.measured,
-                            .failed = failed});
-  }
-  free_flights_.push_back(place);
+  if (log_ != nullptr) log_->request_finished(flight.finished(at, failed));
+  flights_.end(place);
   if (request.waiting == Arrival::kNobody) return;
   if (failed) {
     traffic_.failed(request.waiting, at);
@@ -538,26 +426,14 @@ void Cluster::close(std::uint32_t place, TimePoint at, bool failed) {
 
 // ---------------------------------------------------------------------------- balancers
 
-Signals Cluster::signals_of(ReplicaIndex replica, Duration max_age) const {
-  const EngineState state = engines_[replica].state(now_);
-  Signals signals;
-  signals.max_age = max_age;
-  signals.kv_usage = static_cast<float>(state.kv_usage);
-  signals.running = static_cast<float>(state.running);
-  signals.waiting = static_cast<float>(state.waiting);
-  signals.kv_capacity_tokens = scenario_.replicas[replica].engine.capacity_tokens();
-  signals.block_tokens = kBlockTokens;
-  return signals;
-}
-
 void Cluster::poll(Balancer& balancer) {
   const Duration interval = scenario_.balancers.poll;
   // A live reading is read again before the next decision, whenever that is.
   const Duration max_age = interval > Duration{} ? 3 * interval : Duration(std::chrono::hours(1));
-  for (ReplicaIndex i = 0; i < engines_.size(); ++i) {
-    if (!replicas_[i].alive || !replicas_[i].reports) continue;
+  for (ReplicaIndex i = 0; i < fleet_.size(); ++i) {
+    if (!fleet_.answers_polls(i)) continue;
     advance(i);
-    balancer.poll(i, signals_of(i, max_age));
+    balancer.poll(i, fleet_.signals(i, max_age, now_));
   }
   balancer.end_round();
 }
@@ -588,7 +464,7 @@ void Cluster::exchange() {
 // ---------------------------------------------------------------------------- engines
 
 void Cluster::advance(ReplicaIndex replica) {
-  const std::span<const EngineReport> reports = engines_[replica].advance(now_);
+  const std::span<const EngineReport> reports = fleet_.engine(replica).advance(now_);
   for (const EngineReport& report : reports) {
     if (report.kind == EngineReportKind::kFirstToken) {
       first_token(report.request, report.at, report.cached);
@@ -597,25 +473,25 @@ void Cluster::advance(ReplicaIndex replica) {
     }
   }
   if (exact_index_ != nullptr && exact_index_->is_delayed()) {
-    exact_index_->note(replica, engines_[replica].take_kv_changes());
+    exact_index_->note(replica, fleet_.engine(replica).take_kv_changes());
   }
 }
 
 void Cluster::advance_all() {
-  for (ReplicaIndex i = 0; i < engines_.size(); ++i) advance(i);
+  for (ReplicaIndex i = 0; i < fleet_.size(); ++i) advance(i);
 }
 
 void Cluster::schedule_engine(ReplicaIndex replica) {
-  Replica& state = replicas_[replica];
-  const TimePoint at = engines_[replica].next_event().value_or(kForever);
-  if (at == state.scheduled) return;
-  state.scheduled = at;
-  ++state.version;
-  if (at != kForever) queue_.put(at, EventKind::kEngine, replica, state.version);
+  Entry& entry = entries_[replica];
+  const TimePoint at = fleet_.engine(replica).next_event().value_or(kForever);
+  if (at == entry.at) return;
+  entry.at = at;
+  ++entry.version;
+  if (at != kForever) queue_.put(at, EventKind::kEngine, replica, entry.version);
 }
 
 void Cluster::first_token(RequestId request, TimePoint at, std::uint32_t cached_tokens) {
-  Flight& flight = flights_[request];
+  Flight& flight = flights_[static_cast<std::uint32_t>(request)];
   flight.first_token = at;
   flight.cached_tokens = cached_tokens;
   balancers_[flight.balancer].first_token(flight.charge, at);

@@ -10,7 +10,7 @@ namespace {
 
 EngineTime busy_time(std::span<const VirtualEngine> engines, TimePoint now) {
   EngineTime busy{};
-  for (const VirtualEngine& engine : engines) busy += engine.state(now).busy;
+  for (const VirtualEngine& engine : engines) busy += engine.busy(now);
   return busy;
 }
 

@@ -25,6 +25,7 @@ bool VirtualEngine::cancel(RequestId id, TimePoint now) {
 
 void VirtualEngine::clear(TimePoint now) {
   catch_up(now);
+  if (engine_.in_step()) cut_ += end_of(1) - to_engine_time(now);
   engine_.clear();
   began_ = to_engine_time(now);
 }
@@ -65,6 +66,12 @@ EngineState VirtualEngine::state(TimePoint now) const {
   state.kv_usage = static_cast<double>(kv.referenced() + engine_.blocks_of_further_steps(done)) /
                    static_cast<double>(kv.block_count());
   return state;
+}
+
+EngineTime VirtualEngine::busy(TimePoint now) const {
+  const EngineTime begun = state(now).busy - cut_;
+  if (!engine_.in_step()) return begun;
+  return begun - (end_of(steps_done(now) + 1) - to_engine_time(now));
 }
 
 std::uint32_t VirtualEngine::cached_blocks(std::span<const ChainRun> chain, TimePoint now) {

@@ -74,6 +74,9 @@ class VirtualEngine {
   // Readings at `now`. Constant time.
   [[nodiscard]] EngineState state(TimePoint now) const;
 
+  // Time spent in steps up to `now`; of the step under way what has passed of it.
+  [[nodiscard]] EngineTime busy(TimePoint now) const;
+
   // How many leading blocks of `chain` are findable at `now`.
   [[nodiscard]] std::uint32_t cached_blocks(std::span<const ChainRun> chain, TimePoint now);
 
@@ -107,6 +110,7 @@ class VirtualEngine {
   EngineTime first_{};
   EngineTime growth_{};
   std::uint32_t planned_ = 1;
+  EngineTime cut_{};  // what was left of steps that crashes ended
   std::vector<EngineReport> reports_;
   bool notes_kv_changes_ = false;
   std::vector<KvChange> kv_changes_;

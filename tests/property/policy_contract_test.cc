@@ -1,11 +1,8 @@
 // What every policy of this program must do, whatever it prefers.
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
-#include <new>
 #include <numeric>
 #include <set>
 
@@ -18,32 +15,16 @@
 #include "policies/peak_ewma.h"
 #include "policies/prefix_hit.h"
 #include "policies/queue_room.h"
+#include "support/count_allocations.h"
 #include "support/policy.h"
 #include "support/pool_builder.h"
-
-namespace {
-std::atomic<std::uint64_t> allocations{0};
-}  // namespace
-
-// Counts what the program allocates. Never inlined: g++ would warn of free() on what new returned.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  void* memory = std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
 
 namespace pointsman {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing_support::allocations;
 using testing_support::make_policy;
 using testing_support::PoolBuilder;
 using testing_support::ReplicaState;

@@ -1,6 +1,4 @@
-#include <atomic>
-#include <cstdlib>
-#include <new>
+#include <cstdint>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -8,29 +6,12 @@
 #include "policies/register.h"
 #include "sim/cluster.h"
 #include "sim/virtual_engine.h"
-
-namespace {
-
-std::atomic<std::size_t> allocations{0};
-
-}  // namespace
-
-// Counts what the program allocates. Never inlined: g++ would warn of free() on what new returned.
-[[gnu::noinline]] void* operator new(std::size_t size) {
-  allocations.fetch_add(1, std::memory_order_relaxed);
-  void* memory = std::malloc(size == 0 ? 1 : size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
+#include "support/count_allocations.h"
 
 namespace pointsman::sim {
 namespace {
+
+using testing_support::allocations;
 
 // Two hundred conversations of two turns behind one system prompt, in a cache that holds some.
 void play(VirtualEngine& engine, std::uint64_t round) {
@@ -53,28 +34,28 @@ TEST(VirtualEngine, AWarmOneAllocatesNothing) {
   config.blocks = 400;
   VirtualEngine engine(config);
   for (std::uint64_t round = 0; round < 3; ++round) play(engine, round);
-  const std::size_t before = allocations.load();
+  const std::uint64_t before = allocations.load();
   for (std::uint64_t round = 3; round < 6; ++round) play(engine, round);
   EXPECT_EQ(allocations.load(), before);
   EXPECT_GT(engine.engine().state().prefix_hits, 0U);
 }
 
 // Allocations of a run with so many requests.
-std::size_t allocations_of(const std::string& policy, std::uint32_t requests) {
+std::uint64_t allocations_of(const std::string& policy, std::uint32_t requests) {
   static const Registry registry = make_registry();
   Scenario scenario = *find_scenario_preset("set_a");
   scenario.measure.requests = requests;
   Arm arm;
   arm.policy.preset = policy;
-  const std::size_t before = allocations.load();
+  const std::uint64_t before = allocations.load();
   static_cast<void>(run(scenario, arm, registry, 1));
   return allocations.load() - before;
 }
 
 TEST(Cluster, ARequestAllocatesNothingOnceTheRunIsWarm) {
   for (const char* const policy : {"round_robin", "least_connections", "least_kv"}) {
-    const std::size_t ten = allocations_of(policy, 10'000);
-    const std::size_t thirty = allocations_of(policy, 30'000);
+    const std::uint64_t ten = allocations_of(policy, 10'000);
+    const std::uint64_t thirty = allocations_of(policy, 30'000);
     // A cache that has never held so many pieces is the exception.
     EXPECT_LT(thirty, ten + 20'000 / 20) << policy;
   }

@@ -404,6 +404,8 @@ TEST(Cluster, ALoadAboveTheCapacityIsRunAndSaidSo) {
   const RunResult beyond = run(scenario, arm("least_connections"), registry(), 1, &log);
   EXPECT_EQ(beyond.over_capacity, 1);
   EXPECT_GT(beyond.queue_growth_rps, 5);
+  EXPECT_LE(beyond.busy_share, 1);
+  EXPECT_NEAR(beyond.busy_share, 1, 1e-9) << "no replica is ever without work";
   EXPECT_EQ(static_cast<double>(std::count_if(log.requests.begin(), log.requests.end(),
                                               [](const auto& one) { return one.measured; })),
             beyond.requests)

@@ -8,24 +8,13 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "support/plain_engine.h"
 
 namespace pointsman::sim {
 namespace {
 
-// Round figures, so that the durations below can be summed by hand.
-EngineConfig plain_engine() {
-  EngineConfig config;
-  config.blocks = 1'000;
-  config.max_num_batched_tokens = 100;
-  config.max_num_seqs = 8;
-  config.step_s = 0.001;
-  config.weights_s = 0.010;
-  config.token_s = 0.0005;
-  config.context_s = 1e-6;
-  config.sequence_s = 0.0001;
-  config.attention_ratio = 0.0;
-  return config;
-}
+using testing_support::any_of;
+using testing_support::plain_engine;
 
 void submit(EngineModel& engine, RequestId id, std::uint32_t prompt, std::uint32_t output,
             std::uint64_t conversation = 0) {
@@ -272,8 +261,7 @@ Log random_run(std::uint64_t seed, EngineState& end) {
       submit(engine, next++, size.prompt, size.output, 1 + rng.below(9));
     }
     if (!open.empty() && rng.below(20) == 0) {
-      const RequestId id =
-          std::next(open.begin(), static_cast<long>(rng.below(open.size())))->first;
+      const RequestId id = any_of(open, rng);
       EXPECT_TRUE(engine.cancel(id));
       open.erase(id);
     }

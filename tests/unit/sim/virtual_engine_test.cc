@@ -13,9 +13,12 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "support/plain_engine.h"
 
 namespace pointsman::sim {
 namespace {
+
+using testing_support::any_of;
 
 // Steps an engine one by one, by the same rule: a step begins when the one before ends.
 class SteppedEngine {
@@ -137,8 +140,7 @@ class Both {
 
   void cancel_one(Rng& rng) {
     if (open_.empty()) return;
-    const RequestId id =
-        std::next(open_.begin(), static_cast<long>(rng.below(open_.size())))->first;
+    const RequestId id = any_of(open_, rng);
     EXPECT_TRUE(fast_.cancel(id, now_));
     EXPECT_TRUE(single_.engine.cancel(id));
     open_.erase(id);
@@ -241,18 +243,9 @@ TEST(VirtualEngine, EqualsSingleStepsToThePicosecond) {
   EXPECT_GT(steps, 50'000U);
 }
 
+// Fifty tokens of a prompt take less than the weights.
 EngineConfig plain_engine() {
-  EngineConfig config;
-  config.blocks = 1'000;
-  config.max_num_batched_tokens = 100;
-  config.max_num_seqs = 8;
-  config.step_s = 0.001;
-  config.weights_s = 0.010;
-  config.token_s = 0.0001;
-  config.context_s = 1e-6;
-  config.sequence_s = 0.0001;
-  config.attention_ratio = 0.0;
-  return config;
+  return testing_support::plain_engine(0.0001);
 }
 
 TimePoint at(double seconds) {
@@ -319,6 +312,26 @@ TEST(VirtualEngine, ACrashLosesRequestsAndCache) {
   ASSERT_EQ(reports.size(), 2U);
   EXPECT_EQ(reports[0].at, at(1.0111));
   EXPECT_EQ(reports[0].cached, 0U);
+}
+
+TEST(VirtualEngine, BusyIsTheTimeThatHasPassedInSteps) {
+  VirtualEngine engine(plain_engine());
+  const auto busy = [&](double now) {
+    static_cast<void>(engine.advance(at(now)));
+    return seconds_of(engine.busy(at(now)));
+  };
+  EXPECT_EQ(busy(3), 0);
+  engine.submit({.id = 1, .prompt_tokens = 50, .output_tokens = 101, .chain = {}}, at(3));
+  // In the first step, within the decodes, and after the last one.
+  EXPECT_NEAR(busy(3.004), 0.004, 1e-9);
+  EXPECT_NEAR(busy(3.5), 0.5, 1e-9);
+  const double whole = 101 * 0.0111 + 1e-6 * (50 + 149) * 100 / 2;
+  EXPECT_NEAR(busy(10), whole, 1e-9);
+  // What a crash cuts off has not passed.
+  engine.submit({.id = 2, .prompt_tokens = 50, .output_tokens = 101, .chain = {}}, at(10));
+  EXPECT_NEAR(busy(10.25), whole + 0.25, 1e-9);
+  engine.clear(at(10.25));
+  EXPECT_NEAR(busy(20), whole + 0.25, 1e-9);
 }
 
 TEST(VirtualEngine, ASlowerEngineTakesSoManyTimesAsLong) {
