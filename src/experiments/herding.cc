@@ -269,7 +269,7 @@ std::vector<Herd> series_herds() {
 Record series_row(const Herd& herd, const Scenario& scenario, const Registry& registry,
                   std::uint64_t seed) {
   LoadSeries series(scenario.replicas.size());
-  (void)run(scenario, herd.arm, registry, seed, &series);
+  (void)run(scenario, configured(herd.arm, scenario), registry, seed, &series);
   Record row;
   row.set("policy", herd.arm.policy.preset).set("arm", herd.arm.label).set("model", "series");
   row.set("reading", word(herd.reading)).set("seed", seed);
@@ -290,8 +290,9 @@ Result<Report> run_herding(const ExperimentOptions& options, const Registry& reg
   Scenario scenario = scenario_for(options, "set_a");
   scenario.arrivals.rate *= kLoad;
   scenario.measure.requests = options.quick ? kQuickRequests : kRequests;
-  const Plan plan = make_plan(options.quick);
-  for (const Herd& one : plan.herds) {
+  Plan plan = make_plan(options.quick);
+  for (Herd& one : plan.herds) {
+    one.arm = configured(std::move(one.arm), scenario);
     const Result<void> built = check_arms({&one.arm, 1}, registry);
     if (!built) return built.error();
   }

@@ -238,9 +238,10 @@ Result<Report> run_segregation(const ExperimentOptions& options, const Registry&
   if (base.replicas.size() <= kUsualPools.total()) {
     return Error{ErrorKind::kClient, "pools need at least three replicas"};
   }
-  const std::vector<Block> blocks = Plan(options, base).take();
+  std::vector<Block> blocks = Plan(options, base).take();
   std::size_t all_arms = 0;
-  for (const Block& block : blocks) {
+  for (Block& block : blocks) {
+    for (Arm& arm : block.arms) arm = configured(std::move(arm), block.scenario);
     all_arms += block.arms.size();
     if (const Result<void> built = check_arms(block.arms, registry); !built) return built.error();
   }

@@ -101,6 +101,9 @@ std::vector<TableRow> table_rows() {
   add(kv, {}, false);
   add(preset_arm("prefix_aware", ""), {}, true);
   add(preset_arm("weighted", ""), {}, false);
+  Arm single = preset_arm("least_work", "one-balancer");
+  single.balancers = 1;
+  add(std::move(single), {}, false);
   add(preset_arm("least_work", ""), {}, true);
   Arm work = preset_arm("least_work", "exchange-50ms");
   work.exchange = milliseconds(50);
@@ -279,17 +282,17 @@ Scenario table_scenario(const ExperimentOptions& options) {
 }  // namespace
 
 Result<Report> run_table(const ExperimentOptions& options, const Registry& registry) {
+  const Scenario scenario = table_scenario(options);
   const std::vector<TableRow> entries = table_rows();
   std::vector<Arm> arms;
   std::vector<Arm> swept;
   for (const TableRow& entry : entries) {
-    arms.push_back(entry.arm);
-    if (entry.swept) swept.push_back(entry.arm);
+    arms.push_back(configured(entry.arm, scenario));
+    if (entry.swept) swept.push_back(arms.back());
   }
   if (const Result<void> built = check_arms(arms, registry); !built) return built.error();
   // With another fleet or workload the published figures are about something else.
   const bool as_published = !options.replicas && !options.sharing;
-  const Scenario scenario = table_scenario(options);
   const std::span<const double> sharings =
       options.quick ? std::span<const double>(kQuickSharings) : std::span<const double>(kSharings);
 

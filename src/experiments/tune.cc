@@ -64,10 +64,25 @@ struct Coordinate {
   std::vector<Change> changes;
 };
 
-// An option with its default is left out.
+// An option with its default is left out. One that is there keeps its place, so that equal
+// configurations are written alike.
 void set_option(PolicySpec& policy, const OptionInfo& option, double value) {
-  std::erase_if(policy.options, [&](const auto& held) { return held.first == option.name; });
-  if (option.default_value != OptionValue(value)) policy.options.emplace_back(option.name, value);
+  const auto held = std::find_if(policy.options.begin(), policy.options.end(),
+                                 [&](const auto& entry) { return entry.first == option.name; });
+  if (option.default_value == OptionValue(value)) {
+    if (held != policy.options.end()) policy.options.erase(held);
+  } else if (held != policy.options.end()) {
+    held->second = value;
+  } else {
+    policy.options.emplace_back(option.name, value);
+  }
+}
+
+// The preset as it is to be configured before that scenario.
+TunedConfig shipped_config(std::string_view preset, const Scenario& scenario) {
+  TunedConfig config;
+  config.policy = configured(preset_arm(preset, ""), scenario).policy;
+  return config;
 }
 
 Coordinate option_coordinate(const OptionInfo& option, std::vector<double> values) {
@@ -88,6 +103,8 @@ std::vector<Coordinate> coordinates(const PresetInfo& preset, const Scenario& sc
     for (const OptionInfo& option : preset.options) {
       if (option.name == "routers") {
         list.push_back(option_coordinate(option, {static_cast<double>(scenario.balancers.count)}));
+      } else if (option.name == "home_trust") {
+        list.push_back(option_coordinate(option, {0}));
       }
     }
   }
@@ -247,8 +264,7 @@ std::vector<TunedConfig> first_candidates(const Registry& registry, const Scenar
   std::vector<TunedConfig> list;
   for (const PresetInfo& preset : registry.presets()) {
     if (preset.stability != Stability::kStable) continue;
-    TunedConfig config;
-    config.policy.preset = preset.name;
+    TunedConfig config = shipped_config(preset.name, scenario);
     list.push_back(config);
     const bool with_pools = preset.name == kDefault || preset.name == "session_affinity";
     if (with_pools && scenario.replicas.size() >= 4) {
@@ -260,7 +276,8 @@ std::vector<TunedConfig> first_candidates(const Registry& registry, const Scenar
 }
 
 // Of the finalists and the shipped policy, each preset once: what is searched around.
-std::vector<TunedConfig> starting_points(const std::vector<TunedConfig>& best) {
+std::vector<TunedConfig> starting_points(const std::vector<TunedConfig>& best,
+                                         const Scenario& scenario) {
   std::vector<TunedConfig> points;
   const auto has = [&points](std::string_view preset) {
     return std::any_of(points.begin(), points.end(), [preset](const TunedConfig& config) {
@@ -270,10 +287,7 @@ std::vector<TunedConfig> starting_points(const std::vector<TunedConfig>& best) {
   for (const TunedConfig& config : best) {
     if (points.size() < kFinalists && !has(config.policy.preset)) points.push_back(config);
   }
-  if (!has(kDefault)) {
-    points.emplace_back();
-    points.back().policy.preset = kDefault;
-  }
+  if (!has(kDefault)) points.push_back(shipped_config(kDefault, scenario));
   return points;
 }
 
@@ -374,14 +388,13 @@ Result<Tuning> run_tune(const Scenario& given, const TuneOptions& options,
   const std::size_t first_seeds = (seeds + 2) / 3;
   search.plan(candidates.size() * first_seeds + kAfterFirst * (seeds - first_seeds) +
               2 * final_seeds);
-  search.plan(most_runs(starting_points({}), registry, scenario, options));
+  search.plan(most_runs(starting_points({}, scenario), registry, scenario, options));
   candidates = search.best_of(std::move(candidates), first_seeds, kAfterFirst);
   candidates = search.best_of(std::move(candidates), seeds, candidates.size());
 
-  TunedConfig shipped;
-  shipped.policy.preset = kDefault;
+  const TunedConfig shipped = shipped_config(kDefault, scenario);
   std::vector<TunedConfig> ends{shipped};
-  for (const TunedConfig& point : starting_points(candidates)) {
+  for (const TunedConfig& point : starting_points(candidates, scenario)) {
     if (point.policy.preset != kDefault) {
       search.plan(most_runs({point}, registry, scenario, options));
     }

@@ -191,8 +191,9 @@ Result<Report> run_valve(const ExperimentOptions& options, const Registry& regis
     Scenario& scenario = scenarios.emplace_back(base);
     for (ReplicaSpec& replica : scenario.replicas) replica.engine.blocks = setting.blocks;
   }
-  const std::vector<ValveArm> arms = valve_arms(options.quick);
-  for (const ValveArm& one : arms) {
+  std::vector<ValveArm> arms = valve_arms(options.quick);
+  for (ValveArm& one : arms) {
+    one.arm = configured(std::move(one.arm), base);
     const Result<void> built = check_arms({&one.arm, 1}, registry);
     if (!built) return built.error();
   }
