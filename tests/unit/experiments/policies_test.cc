@@ -7,17 +7,13 @@
 #include <gtest/gtest.h>
 
 #include "policies/register.h"
+#include "support/experiments.h"
 
 namespace pointsman::sim {
 namespace {
 
-ExperimentOptions small_options() {
-  ExperimentOptions options;
-  options.quick = true;
-  options.seeds = 2;
-  options.jobs = 2;
-  return options;
-}
+using testing_support::quick_options;
+using testing_support::report_of;
 
 TEST(PolicyArms, HoldEveryPreset) {
   const Registry registry = make_registry();
@@ -27,14 +23,12 @@ TEST(PolicyArms, HoldEveryPreset) {
 }
 
 TEST(Policies, EachPairIsSeenFromBothSides) {
-  const Registry registry = make_registry();
-  const Result<Report> report = run_policies(small_options(), registry);
-  ASSERT_TRUE(report.ok());
-  const std::size_t arms = policy_arms(registry).size();
-  ASSERT_EQ(report->rows.size(), arms + arms * (arms - 1) + 2);
+  const Report report = report_of(run_policies, quick_options(2));
+  const std::size_t arms = policy_arms(make_registry()).size();
+  ASSERT_EQ(report.rows.size(), arms + arms * (arms - 1) + 2);
 
   std::map<std::pair<std::string, std::string>, const Record*> pairs;
-  for (const Record& row : report->rows) {
+  for (const Record& row : report.rows) {
     if (row.text("model") != "pair") continue;
     const std::string arm = row.text("arm");
     const std::string name = row.text("policy") + (arm.empty() ? "" : " " + arm);
@@ -49,17 +43,6 @@ TEST(Policies, EachPairIsSeenFromBothSides) {
   }
   // Affinity finds far more of the prompts cached than round robin, in any setting.
   EXPECT_GT(pairs.at({"session_affinity", "round_robin"})->number("better_p50_share"), 0.9);
-}
-
-TEST(Policies, SameBytesForAnyNumberOfJobs) {
-  const Registry registry = make_registry();
-  ExperimentOptions options = small_options();
-  options.jobs = 1;
-  const Result<Report> one = run_policies(options, registry);
-  options.jobs = 4;
-  const Result<Report> four = run_policies(options, registry);
-  ASSERT_TRUE(one.ok() && four.ok());
-  EXPECT_EQ(report_json(*one), report_json(*four));
 }
 
 }  // namespace

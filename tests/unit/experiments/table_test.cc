@@ -6,18 +6,13 @@
 
 #include <gtest/gtest.h>
 
-#include "policies/register.h"
+#include "support/experiments.h"
 
 namespace pointsman::sim {
 namespace {
 
-ExperimentOptions small_options() {
-  ExperimentOptions options;
-  options.quick = true;
-  options.seeds = 1;
-  options.jobs = 2;
-  return options;
-}
+using testing_support::quick_options;
+using testing_support::report_of;
 
 const Record* find_row(const Report& report, std::string_view policy, std::string_view arm) {
   for (const Record& row : report.rows) {
@@ -34,11 +29,7 @@ std::size_t count_checks(const Report& report) {
   return count;
 }
 
-TEST(PublishedTable, StandsBesideTheFirstFiveRows) {
-  const Registry registry = make_registry();
-  const Result<Report> report = run_table(small_options(), registry);
-  ASSERT_TRUE(report.ok());
-
+void expect_the_published_cells(const Report& report) {
   struct Printed {
     std::string_view policy;
     std::string_view arm;
@@ -53,7 +44,7 @@ TEST(PublishedTable, StandsBesideTheFirstFiveRows) {
   };
   for (std::size_t i = 0; i < std::size(printed); ++i) {
     const Printed& one = printed[i];
-    const Record& row = report->rows[i];
+    const Record& row = report.rows[i];
     EXPECT_EQ(row.text("policy"), one.policy);
     EXPECT_EQ(row.text("arm"), one.arm);
     EXPECT_EQ(row.number("published_ttft_p50_s"), one.p50_s);
@@ -64,24 +55,23 @@ TEST(PublishedTable, StandsBesideTheFirstFiveRows) {
                 1e-12);
   }
   for (const std::string_view arm : {"polled-1.5s", "polled-3s"}) {
-    ASSERT_NE(find_row(*report, "least_kv", arm), nullptr);
-    EXPECT_EQ(find_row(*report, "least_kv", arm)->find("published_ttft_p50_s"), nullptr);
+    ASSERT_NE(find_row(report, "least_kv", arm), nullptr);
+    EXPECT_EQ(find_row(report, "least_kv", arm)->find("published_ttft_p50_s"), nullptr);
   }
   for (const std::string_view policy : {"prefix_aware", "weighted", "least_work"}) {
-    EXPECT_NE(find_row(*report, policy, ""), nullptr) << policy;
+    EXPECT_NE(find_row(report, policy, ""), nullptr) << policy;
   }
-  EXPECT_EQ(find_row(*report, "least_kv", "live")->number("poll_s"), 0);
-  EXPECT_EQ(find_row(*report, "session_affinity", "segregation")->text("pools"), "6/1/1");
-  EXPECT_EQ(find_row(*report, "round_robin", "")->number("goodput_ratio"), 1);
-  EXPECT_EQ(count_checks(*report), 9U);
+  EXPECT_EQ(find_row(report, "least_work", "one-balancer")->number("balancers"), 1);
+  EXPECT_EQ(find_row(report, "least_work", "")->number("balancers"), 4);
+  EXPECT_EQ(find_row(report, "least_kv", "live")->number("poll_s"), 0);
+  EXPECT_EQ(find_row(report, "session_affinity", "segregation")->text("pools"), "6/1/1");
+  EXPECT_EQ(find_row(report, "round_robin", "")->number("goodput_ratio"), 1);
+  EXPECT_EQ(count_checks(report), 9U);
 }
 
-TEST(PublishedTable, AFullHitNeverPassesItsBound) {
-  const Registry registry = make_registry();
-  const Result<Report> report = run_table(small_options(), registry);
-  ASSERT_TRUE(report.ok());
+void expect_no_hit_rate_above_its_bound(const Report& report) {
   std::set<double> sharings;
-  for (const Record& row : report->rows) {
+  for (const Record& row : report.rows) {
     if (row.find("prefix_hit_bound") == nullptr) continue;
     EXPECT_LE(row.number("prefix_hit_rate"), row.number("prefix_hit_bound"));
     if (row.text("model") != "sharing") continue;
@@ -93,17 +83,22 @@ TEST(PublishedTable, AFullHitNeverPassesItsBound) {
   EXPECT_EQ(sharings, (std::set<double>{0, 0.3, 0.6, 0.9}));
 }
 
+// One test, since each is a process of its own that would run the experiment.
+TEST(PublishedTable, StandsBesideTheFirstFiveRows) {
+  const Report report = report_of(run_table, quick_options(1));
+  expect_the_published_cells(report);
+  expect_no_hit_rate_above_its_bound(report);
+}
+
 TEST(PublishedTable, IsNotComparedWithAnotherFleet) {
-  const Registry registry = make_registry();
-  ExperimentOptions options = small_options();
+  ExperimentOptions options = quick_options(1);
   options.replicas = 4;
-  const Result<Report> report = run_table(options, registry);
-  ASSERT_TRUE(report.ok());
-  for (const Record& row : report->rows) {
+  const Report report = report_of(run_table, options);
+  for (const Record& row : report.rows) {
     EXPECT_EQ(row.find("published_ttft_p99_s"), nullptr);
     EXPECT_EQ(row.find("ttft_p99_s_deviation"), nullptr);
   }
-  EXPECT_EQ(count_checks(*report), 4U);
+  EXPECT_EQ(count_checks(report), 4U);
 }
 
 }  // namespace
