@@ -148,8 +148,8 @@ TEST_F(Calibrate, UnderLoadItFindsWhatDecidesAndSaysWhatItCouldNotTell) {
   EXPECT_LT(mape(*found, "TTFT"), 0.06);
   EXPECT_LT(mape(*found, "ITL"), 0.03);
   // Most prefills met another one. One that changes places with another is far off, few do.
-  EXPECT_LT(mape(*found, "TTFT, log run again"), 0.15) << mape(*found, "TTFT, log run again");
-  EXPECT_LT(mape(*found, "ITL, log run again"), 0.05);
+  EXPECT_LT(mape(*found, "TTFT, log run again"), 0.1);
+  EXPECT_LT(mape(*found, "ITL, log run again"), 0.02);
 }
 
 // One request alone on an engine with t0 = 4 ms, tw = 8 ms, tc = 50 us, tkv = 60 ns, tseq = 0 and

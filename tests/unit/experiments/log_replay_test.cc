@@ -84,10 +84,9 @@ TEST(LogReplay, WhatTheLogFoundCachedIsNotComputed) {
   const auto replayed = replay_log(std::vector{whole, cached}, config, 0);
   const double others = config.step_s + config.sequence_s;
   const double pair = config.token_s * config.attention_ratio;
-  EXPECT_NEAR(replayed[0].first_token - 1, others + config.token_s * 500 + pair * 500 * 501 / 2,
-              1e-6);
-  EXPECT_NEAR(replayed[1].first_token - 1,
-              others + config.weights_s + pair * (100 * 400 + 100 * 101 / 2), 1e-6)
+  EXPECT_NEAR(replayed[0].first_token - 1, others + config.token_s * 500 + pair * 125'250, 1e-6);
+  EXPECT_NEAR(replayed[1].first_token - 1, others + config.weights_s + pair * (40'000 + 5'050),
+              1e-6)
       << "a hundred tokens take less than the weights";
   // The cached tokens are read again by each decode all the same: of 500 and 501 tokens.
   EXPECT_NEAR(replayed[1].end - replayed[1].first_token,
