@@ -150,10 +150,16 @@ class Page {
       std::size_t index_bytes;
       std::uint64_t index_blocks;
       std::uint64_t evicted_blocks;
+      std::size_t engine_bytes;
+      std::uint64_t engine_blocks;
+      std::uint64_t engine_overflows;
     };
     const Figures figures = state_.router.with([](const Router& router) {
-      return Figures{router.counters(), router.index().bytes(), router.index().blocks(),
-                     router.index().evicted_blocks()};
+      const EngineCaches& engines = router.engine_caches();
+      return Figures{router.counters(),       router.index().bytes(),
+                     router.index().blocks(), router.index().evicted_blocks(),
+                     engines.bytes(),         engines.blocks(),
+                     engines.overflows()};
     });
     const auto counter = [this](std::string_view name, std::uint64_t value, std::string_view help) {
       out_.family(name, Type::kCounter, help);
@@ -168,13 +174,30 @@ class Page {
             "Requests for which there was no usable replica.");
     counter("pointsman_pool_fallbacks_total", figures.counters.pool_fallbacks,
             "Requests sent to the general pool since their own had no usable replica.");
-    counter("pointsman_prompt_tokens_total", figures.counters.prompt_tokens,
-            "Prompt tokens of requests whose answer carried usage.");
-    counter(
-        "pointsman_predicted_cached_tokens_total", figures.counters.predicted_cached_tokens,
-        "Prompt tokens of those requests that were expected to be cached where they were sent.");
-    counter("pointsman_actual_cached_tokens_total", figures.counters.actual_cached_tokens,
-            "Prompt tokens of those requests that the engines found cached.");
+    const auto cached = [&](std::string_view name, std::string_view help,
+                            std::uint64_t Router::Counters::Cached::* value) {
+      out_.family(name, Type::kCounter, help);
+      for (std::size_t i = 0; i < kKnowledges; ++i) {
+        out_.sample({{"from", label(static_cast<Knowledge>(i))}},
+                    figures.counters.cached[i].*value);
+      }
+    };
+    using Cached = Router::Counters::Cached;
+    cached("pointsman_cached_tokens_answers_total",
+           "Requests whose answer said how many prompt tokens were found cached, by what the "
+           "prediction was made from.",
+           &Cached::answers);
+    cached("pointsman_prompt_tokens_total", "Prompt tokens of those requests.",
+           &Cached::prompt_tokens);
+    cached("pointsman_predicted_cached_tokens_total",
+           "Prompt tokens of those requests that were expected to be cached where they were sent.",
+           &Cached::predicted_tokens);
+    cached("pointsman_actual_cached_tokens_total",
+           "Prompt tokens of those requests that the engines found cached.",
+           &Cached::actual_tokens);
+    cached("pointsman_cached_tokens_error_total",
+           "Prompt tokens by which the expectation missed, too many or too few.",
+           &Cached::missed_by_tokens);
     out_.family("pointsman_prefix_index_bytes", Type::kGauge, "Memory of the prefix index.");
     out_.sample({}, std::uint64_t{figures.index_bytes});
     out_.family("pointsman_prefix_index_blocks", Type::kGauge,
@@ -182,6 +205,14 @@ class Page {
     out_.sample({}, figures.index_blocks);
     counter("pointsman_prefix_index_evicted_blocks_total", figures.evicted_blocks,
             "Blocks dropped from the prefix index for want of room.");
+    out_.family("pointsman_engine_caches_bytes", Type::kGauge,
+                "Memory of what the engines' own cache events say.");
+    out_.sample({}, std::uint64_t{figures.engine_bytes});
+    out_.family("pointsman_engine_caches_blocks", Type::kGauge,
+                "Blocks that the engines say they hold, counted for each replica.");
+    out_.sample({}, figures.engine_blocks);
+    counter("pointsman_engine_caches_overflows_total", figures.engine_overflows,
+            "Replicas whose blocks were given up for want of room.");
   }
 
   const ShownState& state_;

@@ -15,6 +15,12 @@ constexpr double kRateMemory = 0.95;
 constexpr double kSlowestRate = 50;
 constexpr double kFastestRate = 10'000'000;
 
+// The blocks that engines' own events can be compared with.
+std::span<const BlockHash> exact_blocks(const Features& features) {
+  return features.blocks.first(
+      std::min<std::size_t>(features.exact_blocks, features.blocks.size()));
+}
+
 bool contains(std::span<const ReplicaIndex> list, ReplicaIndex replica) {
   return std::find(list.begin(), list.end(), replica) != list.end();
 }
@@ -41,6 +47,7 @@ Router::Router(const Options& options, std::vector<std::unique_ptr<Pipeline>> pi
     : options_(options),
       pipelines_(std::move(pipelines)),
       index_(options.index),
+      engine_caches_(options.engine_caches),
       pins_(options.pins),
       rng_(options.seed) {
   for (const auto& pipeline : pipelines_) needs_ = needs_ | pipeline->needs();
@@ -80,7 +87,7 @@ Decision Router::decide(const Features& features, const FleetView& fleet,
 
   Pipeline& pipeline = *pipelines_[decision.pool];
   const bool uses_blocks = pipeline.needs().blocks && !features.blocks.empty();
-  if (uses_blocks) look_up_prefix(features);
+  if (uses_blocks) look_up_prefix(features, now);
   Context context{.features = features,
                   .replicas = fleet.replicas,
                   .signals = signals_,
@@ -120,7 +127,11 @@ Decision Router::decide(const Features& features, const FleetView& fleet,
   decision.charge = ledger_.book(replica, cost, now, due);
   const std::uint32_t entry = decision.charge.entry();
   if (entry >= booked_.size()) booked_.resize(std::size_t{entry} + 1);
-  booked_[entry] = {decision.pool, features.stream, decision.predicted_cached_tokens};
+  const bool from_events = uses_blocks && options_.prefixes == nullptr &&
+                           features.exact_blocks > 0 && engine_caches_.trusted(replica);
+  booked_[entry] = {decision.pool, features.stream,
+                    from_events ? Knowledge::kEvents : Knowledge::kSent,
+                    decision.predicted_cached_tokens};
 
   if (uses_blocks) {
     for (const PrefixMatches::Holder& holder : matches_.holders) {
@@ -131,6 +142,7 @@ Decision Router::decide(const Features& features, const FleetView& fleet,
       options_.prefixes->sent(features, replica);
     } else {
       index_.insert_matched(features.blocks, features.session_key, replica);
+      if (from_events) engine_caches_.sent(exact_blocks(features), replica, now);
     }
   }
   return decision;
@@ -162,9 +174,14 @@ void Router::finished(Charge charge, const Outcome& outcome, TimePoint now) {
   feedback.work_ahead = ledger_.work_ahead(charge);
   feedback.now = now;
   if (outcome.cached_tokens) {
-    counters_.predicted_cached_tokens += booked.predicted_cached_tokens;
-    counters_.actual_cached_tokens += *outcome.cached_tokens;
-    counters_.prompt_tokens += outcome.prompt_tokens.value_or(feedback.cost.prompt_tokens);
+    Counters::Cached& cached = counters_.cached[static_cast<std::size_t>(booked.knowledge)];
+    const std::uint32_t predicted = booked.predicted_cached_tokens;
+    const std::uint32_t actual = *outcome.cached_tokens;
+    ++cached.answers;
+    cached.prompt_tokens += outcome.prompt_tokens.value_or(feedback.cost.prompt_tokens);
+    cached.predicted_tokens += predicted;
+    cached.actual_tokens += actual;
+    cached.missed_by_tokens += predicted > actual ? predicted - actual : actual - predicted;
   }
   ledger_.release(std::move(charge));
   pipelines_[booked.pool]->feedback(feedback);
@@ -215,6 +232,7 @@ void Router::forget(ReplicaIndex replica) {
   }
   if (options_.prefixes != nullptr) options_.prefixes->forget(replica);
   index_.forget(replica);
+  engine_caches_.forget(replica);
   pins_.forget(replica);
   for (const auto& pipeline : pipelines_) pipeline->forget(replica);
 }
@@ -274,15 +292,42 @@ std::span<const ReplicaIndex> Router::candidates(const PoolView& pool, std::stri
   return candidates_;
 }
 
-void Router::look_up_prefix(const Features& features) {
+void Router::look_up_prefix(const Features& features, TimePoint now) {
   if (options_.prefixes != nullptr) {
     options_.prefixes->match(features, matches_);
   } else {
     index_.match(features.blocks, features.session_key, matches_);
+    const std::span<const BlockHash> exact = exact_blocks(features);
+    if (!exact.empty() && engine_caches_.any_trusted()) apply_engine_caches(exact, now);
   }
   for (const PrefixMatches::Holder& holder : matches_.holders) {
     assert(holder.replica < matched_blocks_.size());
     matched_blocks_[holder.replica] = holder.blocks;
+  }
+}
+
+// Puts what the engines say in the place of what was believed of them. Behind the exact blocks,
+// where a picture begins, the belief stands for replicas that hold all of those.
+void Router::apply_engine_caches(std::span<const BlockHash> exact, TimePoint now) {
+  engine_caches_.match(exact, now, engine_matches_);
+  std::erase_if(engine_matches_, [&](const EngineCaches::Match& match) {
+    return match.replica >= matched_blocks_.size();
+  });
+  for (const PrefixMatches::Holder& holder : matches_.holders) {
+    matched_blocks_[holder.replica] = holder.blocks;
+  }
+  for (EngineCaches::Match& match : engine_matches_) {
+    const std::uint32_t believed = matched_blocks_[match.replica];
+    if (match.length == exact.size() && believed > match.length) {
+      match.blocks += believed - match.length;
+    }
+  }
+  std::erase_if(matches_.holders, [&](const PrefixMatches::Holder& holder) {
+    matched_blocks_[holder.replica] = 0;
+    return engine_caches_.trusted(holder.replica);
+  });
+  for (const EngineCaches::Match& match : engine_matches_) {
+    if (match.blocks > 0) matches_.holders.push_back({match.replica, match.blocks});
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "base/time.h"
 #include "core/context.h"
 #include "core/decision.h"
+#include "core/engine_caches.h"
 #include "core/features.h"
 #include "core/fleet_view.h"
 #include "core/ledger.h"
@@ -40,10 +42,22 @@ struct Outcome {
   std::optional<std::uint32_t> cached_tokens{};
 };
 
+// What a prediction of cached tokens was made from.
+enum class Knowledge : std::uint8_t {
+  kSent,    // what was sent to the replica before: an approximation
+  kEvents,  // its engine's own cache events
+};
+inline constexpr std::size_t kKnowledges = 2;
+
+constexpr std::string_view label(Knowledge knowledge) {
+  return knowledge == Knowledge::kEvents ? "events" : "sent";
+}
+
 // The decision core: what the proxy, the endpoint picker and the simulator share. It owns the state
-// that decisions read (ledger, signals, prefix index, response pins, one pipeline per pool) and is
-// told what becomes of each request. No clock, no I/O, no lock: the same calls with the same times
-// and the same seed give the same decisions, bit for bit.
+// that decisions read (ledger, signals, prefix index, the engines' own caches as they tell them,
+// response pins, one pipeline per pool) and is told what becomes of each request. No clock, no I/O,
+// no lock: the same calls with the same times and the same seed give the same decisions, bit for
+// bit.
 //
 // Not thread-safe. Hosts with several threads use runtime/shared_router.h, which has the same calls
 // under one lock: a decision takes under a microsecond, a request's relay twenty.
@@ -53,8 +67,9 @@ class Router {
     SegregationLimits segregation;
     SaturationLimits saturation;
     PrefixIndex::Options index;
-    // Asked and told instead of the router's own index, which then stays empty. Not owned; outlives
-    // the router. nullptr: the own index.
+    EngineCaches::Options engine_caches;
+    // Asked and told instead of the router's own index, which then stays empty, and instead of
+    // what the engines say. Not owned; outlives the router. nullptr: the own index.
     PrefixSource* prefixes = nullptr;
     ResponsePins::Options pins;
     std::uint64_t seed = 1;
@@ -73,6 +88,9 @@ class Router {
   // Chooses replicas for a request and books it on the first of them, in one step. `excluded` lists
   // replicas that have already failed this request. The decision's charge must come back through
   // finished(), whatever happens.
+  //
+  // A prompt's cached part is what the engine itself says it holds, for a replica whose events are
+  // trusted and blocks that are of token ids; for others what was sent there and should be cached.
   //
   // Order: the response's own replica if the request continues one and it is usable (kReject, with
   // reason kPinned, where that replica is excluded: the conversation is nowhere else) → the pool by
@@ -112,15 +130,24 @@ class Router {
   [[nodiscard]] const Ledger& ledger() const { return ledger_; }
   [[nodiscard]] const Signals& signals(ReplicaIndex replica) const;
   [[nodiscard]] const PrefixIndex& index() const { return index_; }
+  // For the feed of the engines' events, which tells it what they say.
+  [[nodiscard]] EngineCaches& engine_caches() { return engine_caches_; }
+  [[nodiscard]] const EngineCaches& engine_caches() const { return engine_caches_; }
 
   // Counters since start, for metrics.
   struct Counters {
     std::uint64_t decisions[kReasons] = {};
     std::uint64_t rejected = 0;
     std::uint64_t pool_fallbacks = 0;
-    std::uint64_t predicted_cached_tokens = 0;  // of requests whose answer carried usage
-    std::uint64_t actual_cached_tokens = 0;     // likewise
-    std::uint64_t prompt_tokens = 0;            // likewise
+    // Of requests whose answer carried usage, by what the prediction was made from.
+    struct Cached {
+      std::uint64_t answers = 0;
+      std::uint64_t prompt_tokens = 0;
+      std::uint64_t predicted_tokens = 0;  // expected to be cached
+      std::uint64_t actual_tokens = 0;     // found cached by the engine
+      std::uint64_t missed_by_tokens = 0;  // sum of the differences, whichever way
+    };
+    std::array<Cached, kKnowledges> cached{};
   };
   [[nodiscard]] const Counters& counters() const { return counters_; }
 
@@ -133,6 +160,7 @@ class Router {
   struct Booked {
     PoolIndex pool = 0;
     bool stream = false;
+    Knowledge knowledge = Knowledge::kSent;
     std::uint32_t predicted_cached_tokens = 0;
   };
 
@@ -150,7 +178,8 @@ class Router {
   [[nodiscard]] std::span<const ReplicaIndex> candidates(const PoolView& pool,
                                                          std::string_view model,
                                                          std::span<const ReplicaIndex> excluded);
-  void look_up_prefix(const Features& features);
+  void look_up_prefix(const Features& features, TimePoint now);
+  void apply_engine_caches(std::span<const BlockHash> exact, TimePoint now);
   void learn_rate(ReplicaIndex replica, std::int64_t tokens, Duration took);
 
   Options options_;
@@ -158,6 +187,7 @@ class Router {
   Needs needs_;
   Ledger ledger_;
   PrefixIndex index_;
+  EngineCaches engine_caches_;
   ResponsePins pins_;
   Rng rng_;
   std::vector<Signals> signals_;               // by ReplicaIndex
@@ -165,7 +195,8 @@ class Router {
   std::vector<std::uint32_t> matched_blocks_;  // by ReplicaIndex; all zero between decisions
   std::vector<Booked> booked_;                 // by Charge::entry()
   PrefixMatches matches_;
-  std::vector<ReplicaIndex> candidates_;  // scratch
+  std::vector<EngineCaches::Match> engine_matches_;  // scratch
+  std::vector<ReplicaIndex> candidates_;             // scratch
   Counters counters_;
 };
 

@@ -259,9 +259,12 @@ TEST_F(RouterTest, WhatWasSentIsFoundAgainAndOnlyTheRestIsCharged) {
   EXPECT_EQ(router->ledger()[1].prefill_tokens, 6);
   EXPECT_EQ(router->ledger()[1].prompt_tokens, 70);
   finish(decision, {.cached_tokens = 48});
-  EXPECT_EQ(router->counters().predicted_cached_tokens, 64U);
-  EXPECT_EQ(router->counters().actual_cached_tokens, 48U);
-  EXPECT_EQ(router->counters().prompt_tokens, 70U);
+  const Router::Counters::Cached& cached = router->counters().cached[0];
+  EXPECT_EQ(cached.answers, 1U);
+  EXPECT_EQ(cached.predicted_tokens, 64U);
+  EXPECT_EQ(cached.actual_tokens, 48U);
+  EXPECT_EQ(cached.missed_by_tokens, 16U);
+  EXPECT_EQ(cached.prompt_tokens, 70U);
 }
 
 TEST_F(RouterTest, AMatchOfOneRequestIsGoneAtTheNext) {
@@ -281,6 +284,130 @@ TEST_F(RouterTest, AMatchOfOneRequestIsGoneAtTheNext) {
   finish(decision);
   features.blocks = {};
   EXPECT_EQ(route(), 0U) << "no blocks: no match";
+}
+
+class RouterWithEvents : public RouterTest {
+ protected:
+  RouterWithEvents() {
+    add_pool(PoolPurpose::kGeneral, 3);
+    features.prompt_tokens = 70;
+    features.blocks = chain;
+    features.exact_blocks = 4;
+  }
+
+  const std::vector<BlockHash> chain = {11, 12, 13, 14};
+};
+
+TEST_F(RouterWithEvents, TheEnginesWordBeatsWhatWasSent) {
+  make(true);
+  EngineCaches& caches = router->engine_caches();
+  const std::vector<ReplicaIndex> not_these = {0};
+  EXPECT_EQ(route(not_these), 1U) << "believed to be cached on 1 from now on";
+  caches.set_trust(1, Trust::kTrusted);
+  caches.set_trust(2, Trust::kTrusted);
+  caches.store({.replica = 2}, std::nullopt, std::span(chain).first(3));
+  Decision decision = decide();
+  EXPECT_EQ(decision.order[0], 2U) << "1 says that it holds nothing";
+  EXPECT_EQ(decision.predicted_cached_tokens, 48U);
+  EXPECT_EQ(pickers[0]->holders, 1U);
+  finish(decision, {.cached_tokens = 48});
+  EXPECT_EQ(router->counters().cached[0].answers, 0U);
+  const Router::Counters::Cached& cached =
+      router->counters().cached[static_cast<std::size_t>(Knowledge::kEvents)];
+  EXPECT_EQ(cached.answers, 1U);
+  EXPECT_EQ(cached.predicted_tokens, 48U);
+  EXPECT_EQ(cached.actual_tokens, 48U);
+  EXPECT_EQ(cached.missed_by_tokens, 0U);
+}
+
+TEST_F(RouterWithEvents, WithoutTrustItFallsBackToWhatWasSent) {
+  make(true);
+  EngineCaches& caches = router->engine_caches();
+  const std::vector<ReplicaIndex> not_these = {0};
+  EXPECT_EQ(route(not_these), 1U);
+  caches.store({.replica = 2}, std::nullopt, chain);
+  caches.set_trust(1, Trust::kTrusted);
+  for (const Trust trust : {Trust::kReplaying, Trust::kGap, Trust::kNone}) {
+    caches.set_trust(1, trust);
+    Decision decision = decide();
+    EXPECT_EQ(decision.order[0], 1U) << label(trust);
+    EXPECT_EQ(decision.predicted_cached_tokens, 64U);
+    finish(decision, {.cached_tokens = 64});
+  }
+  EXPECT_EQ(router->counters().cached[0].answers, 3U);
+}
+
+TEST_F(RouterWithEvents, TextIsNotLookedForInTheEnginesCaches) {
+  make(true);
+  EngineCaches& caches = router->engine_caches();
+  caches.set_trust(2, Trust::kTrusted);
+  caches.store({.replica = 2}, std::nullopt, chain);
+  features.exact_blocks = 0;
+  EXPECT_EQ(route(), 0U);
+  EXPECT_EQ(pickers[0]->holders, 0U);
+  features.exact_blocks = 400;  // more than there are: all
+  route();
+  EXPECT_EQ(pickers[0]->holders, 2U) << "2 by its own word, 0 by what was sent";
+}
+
+TEST_F(RouterWithEvents, BehindTheExactBlocksWhatWasSentCountsWhereAllOfThoseAreHeld) {
+  make(true);
+  EngineCaches& caches = router->engine_caches();
+  const std::vector<ReplicaIndex> not_these = {0};
+  EXPECT_EQ(route(not_these), 1U);
+  caches.set_trust(1, Trust::kTrusted);
+  caches.set_trust(2, Trust::kTrusted);
+  features.exact_blocks = 2;
+  caches.store({.replica = 1}, std::nullopt, std::span(chain).first(2));
+  caches.store({.replica = 2}, std::nullopt, std::span(chain).first(2));
+  Decision decision = decide();
+  EXPECT_EQ(decision.order[0], 1U);
+  EXPECT_EQ(decision.predicted_cached_tokens, 64U);
+  finish(decision);
+  now += seconds(60);
+  caches.remove({.replica = 1}, std::span(chain).subspan(1, 1), true);
+  decision = decide();
+  EXPECT_EQ(decision.order[0], 2U);
+  EXPECT_EQ(decision.predicted_cached_tokens, 32U);
+  finish(decision);
+}
+
+TEST_F(RouterWithEvents, TwoRequestsOfABurstMeetAndTheExpectationEnds) {
+  make(true);
+  for (ReplicaIndex replica = 0; replica < 3; ++replica) {
+    router->engine_caches().set_trust(replica, Trust::kTrusted);
+  }
+  const std::vector<ReplicaIndex> not_these = {0, 1};
+  EXPECT_EQ(route(not_these), 2U);
+  Decision decision = decide();
+  EXPECT_EQ(decision.order[0], 2U) << "no event has come yet";
+  EXPECT_EQ(decision.predicted_cached_tokens, 64U);
+  finish(decision);
+  now += 2 * options.engine_caches.sent_life;
+  decision = decide();
+  EXPECT_EQ(decision.order[0], 0U) << "and none ever came";
+  EXPECT_EQ(decision.predicted_cached_tokens, 0U);
+  finish(decision);
+}
+
+TEST_F(RouterWithEvents, AForgottenReplicaIsNotTrusted) {
+  make(true);
+  EngineCaches& caches = router->engine_caches();
+  caches.set_trust(2, Trust::kTrusted);
+  caches.store({.replica = 2}, std::nullopt, chain);
+  router->forget(2);
+  EXPECT_EQ(caches.trust(2), Trust::kNone);
+  EXPECT_EQ(caches.blocks(), 0U);
+  EXPECT_EQ(route(), 0U);
+}
+
+TEST_F(RouterWithEvents, ReplicasThatTheFleetDoesNotKnowAreNotAnswered) {
+  make(true);
+  EngineCaches& caches = router->engine_caches();
+  caches.set_trust(700, Trust::kTrusted);
+  caches.store({.replica = 700}, std::nullopt, chain);
+  EXPECT_EQ(route(), 0U);
+  EXPECT_EQ(pickers[0]->holders, 0U);
 }
 
 // Stands in for an index that several routers share.

@@ -1,0 +1,326 @@
+#include "core/engine_caches.h"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include "base/rng.h"
+
+namespace pointsman {
+namespace {
+
+using std::chrono::seconds;
+using Chain = std::vector<BlockHash>;
+using Blocks = std::map<ReplicaIndex, std::uint32_t>;
+
+constexpr TimePoint kStart{std::chrono::hours(1)};
+
+class EngineCachesTest : public testing::Test {
+ protected:
+  EngineCachesTest() {
+    for (ReplicaIndex replica = 0; replica < 4; ++replica) {
+      caches.set_trust(replica, Trust::kTrusted);
+    }
+  }
+
+  // Blocks by replica.
+  Blocks match(const Chain& chain) {
+    caches.match(chain, now, matches);
+    Blocks blocks;
+    for (const EngineCaches::Match& match : matches) blocks[match.replica] = match.blocks;
+    return blocks;
+  }
+
+  EngineCaches caches{{.worth = {1, 0.5, 0.25}}};
+  TimePoint now = kStart;
+  std::vector<EngineCaches::Match> matches;
+};
+
+TEST_F(EngineCachesTest, SaysHowManyLeadingBlocksEachReplicaHolds) {
+  const Chain chain = {1, 2, 3, 4, 5, 6, 7};
+  caches.store({.replica = 0}, std::nullopt, chain);
+  caches.store({.replica = 1}, std::nullopt, Chain{1, 2, 3});
+  caches.store({.replica = 3}, std::nullopt, Chain{8, 9});
+  EXPECT_EQ(match(chain), (Blocks{{0, 7}, {1, 3}}));
+  EXPECT_EQ(match({1, 2, 30, 40}), (Blocks{{0, 2}, {1, 2}}));
+  EXPECT_EQ(match({8}), (Blocks{{3, 1}}));
+  EXPECT_EQ(match({10, 1, 2}), Blocks{});
+  EXPECT_EQ(match({}), Blocks{});
+  EXPECT_EQ(caches.blocks(0), 7U);
+  EXPECT_EQ(caches.blocks(), 12U);
+}
+
+TEST_F(EngineCachesTest, NeverCountsPastAHole) {
+  const Chain chain = {1, 2, 3, 4, 5, 6, 7, 8};
+  caches.store({.replica = 0}, std::nullopt, chain);
+  caches.store({.replica = 1}, std::nullopt, chain);
+  for (std::size_t hole = chain.size(); hole-- > 1;) {
+    caches.remove({.replica = 0}, Chain{chain[hole]}, false);
+    EXPECT_EQ(match(chain), (Blocks{{0, hole}, {1, 8}}));
+    caches.store({.replica = 0}, chain[hole - 1], Chain{chain[hole]});
+    EXPECT_EQ(match(chain), (Blocks{{0, 8}, {1, 8}}));
+  }
+  caches.store({.replica = 2}, 4, Chain{5, 6, 7, 8});
+  EXPECT_EQ(match(chain), (Blocks{{0, 8}, {1, 8}}));
+  caches.store({.replica = 2}, std::nullopt, Chain{1, 2, 3});
+  EXPECT_EQ(match(chain).at(2), 3U);
+  caches.store({.replica = 2}, 3, Chain{4});
+  EXPECT_EQ(match(chain).at(2), 8U);
+}
+
+TEST_F(EngineCachesTest, TailsAreEvictedFirst) {
+  const Chain chain = {1, 2, 3, 4, 5, 6};
+  caches.store({.replica = 0}, std::nullopt, chain);
+  caches.remove({.replica = 0}, Chain{6, 5}, true);
+  EXPECT_EQ(match(chain), (Blocks{{0, 4}}));
+  caches.remove({.replica = 0}, Chain{4, 3, 2, 1}, true);
+  EXPECT_EQ(match(chain), Blocks{});
+  EXPECT_EQ(caches.blocks(), 0U);
+  EXPECT_TRUE(caches.consistent());
+}
+
+// D64: one rank's cache is cleared, the other's is not.
+TEST_F(EngineCachesTest, ClearingOneRankLeavesTheOther) {
+  caches.store({.replica = 1, .rank = 0}, std::nullopt, Chain{1, 2});
+  caches.store({.replica = 1, .rank = 1}, std::nullopt, Chain{1});
+  EXPECT_EQ(match({1, 2}), (Blocks{{1, 2}})) << "the best rank";
+  caches.clear(1, 0);
+  EXPECT_EQ(match({1, 2}), (Blocks{{1, 1}}));
+  caches.clear(1, 0);
+  caches.clear(1, 1);
+  caches.clear(1, 2);
+  EXPECT_EQ(match({1, 2}), Blocks{});
+  EXPECT_EQ(caches.trust(1), Trust::kTrusted);
+}
+
+// D65: the same event twice, and removals of what is not held.
+TEST_F(EngineCachesTest, DuplicatesCountOnce) {
+  caches.store({.replica = 1}, std::nullopt, Chain{1});
+  caches.store({.replica = 1}, std::nullopt, Chain{1});
+  EXPECT_EQ(caches.blocks(1), 1U);
+  caches.remove({.replica = 1}, Chain{1}, true);
+  EXPECT_EQ(match({1}), Blocks{});
+  caches.remove({.replica = 1}, Chain{1}, true);
+  caches.remove({.replica = 1}, Chain{1}, false);
+  caches.remove({.replica = 2}, Chain{1}, true);
+  caches.remove({.replica = 900}, Chain{1}, true);
+  EXPECT_EQ(match({1}), Blocks{});
+  EXPECT_EQ(caches.blocks(), 0U);
+  EXPECT_TRUE(caches.consistent());
+}
+
+TEST_F(EngineCachesTest, FurtherTiersCountForLess) {
+  const Chain chain = {1, 2, 3, 4, 5, 6, 7, 8};
+  caches.store({.replica = 0, .tier = Tier::kGpu}, std::nullopt, Chain{1, 2});
+  caches.store({.replica = 0, .tier = Tier::kCpu}, 2, Chain{3, 4, 5, 6});
+  EXPECT_EQ(match(chain), (Blocks{{0, 4}})) << "2 + 4 * 0.5";
+  EXPECT_EQ(matches[0].length, 6U);
+  caches.store({.replica = 0, .tier = Tier::kDisk}, std::nullopt, chain);
+  EXPECT_EQ(match(chain), (Blocks{{0, 4}})) << "2 + 4 * 0.5 + 2 * 0.25, rounded down";
+  EXPECT_EQ(matches[0].length, 8U);
+  // Held in two tiers: the nearer one counts, and when it goes the further one does.
+  caches.remove({.replica = 0, .tier = Tier::kGpu}, Chain{2, 1}, false);
+  EXPECT_EQ(match(chain), (Blocks{{0, 2}})) << "8 * 0.25";
+  EXPECT_EQ(caches.blocks(0), 12U);
+}
+
+TEST_F(EngineCachesTest, OnlyTrustedReplicasAreAnswered) {
+  const Chain chain = {1, 2};
+  caches.store({.replica = 0}, std::nullopt, chain);
+  caches.store({.replica = 9}, std::nullopt, chain);
+  EXPECT_EQ(match(chain), (Blocks{{0, 2}}));
+  for (const Trust trust : {Trust::kReplaying, Trust::kGap, Trust::kNone}) {
+    caches.set_trust(0, trust);
+    EXPECT_EQ(match(chain), Blocks{}) << label(trust);
+  }
+  caches.set_trust(9, Trust::kTrusted);
+  EXPECT_EQ(match(chain), (Blocks{{9, 2}})) << "what was told before counts";
+  caches.set_trust(0, Trust::kTrusted);
+  EXPECT_EQ(match(chain), (Blocks{{0, 2}, {9, 2}}));
+}
+
+TEST_F(EngineCachesTest, ARestartForgetsBlocksAndALeaverItsTrustAsWell) {
+  const Chain chain = {1, 2};
+  caches.store({.replica = 0}, std::nullopt, chain);
+  caches.store({.replica = 0, .rank = 1}, std::nullopt, chain);
+  caches.forget_blocks(0);
+  EXPECT_EQ(match(chain), Blocks{});
+  EXPECT_EQ(caches.trust(0), Trust::kTrusted);
+  caches.store({.replica = 0}, std::nullopt, Chain{1});
+  EXPECT_EQ(match(chain), (Blocks{{0, 1}}));
+  caches.forget(0);
+  EXPECT_EQ(caches.trust(0), Trust::kNone);
+  caches.set_trust(0, Trust::kTrusted);
+  EXPECT_EQ(match(chain), Blocks{});
+}
+
+TEST_F(EngineCachesTest, WhatWasJustSentCountsForAShortTime) {
+  const Chain chain = {1, 2, 3, 4};
+  caches.sent(chain, 2, now);
+  EXPECT_EQ(match(chain), (Blocks{{2, 4}}));
+  EXPECT_EQ(match({1, 2, 30}), (Blocks{{2, 2}}));
+  caches.store({.replica = 2}, std::nullopt, Chain{1});
+  now += seconds(3) - Duration(1);
+  EXPECT_EQ(match(chain), (Blocks{{2, 4}})) << "at least its life";
+  now += seconds(3) + Duration(1);
+  EXPECT_EQ(match(chain), (Blocks{{2, 1}})) << "at most twice its life: what the engine says";
+  caches.sent(chain, 2, now);
+  now += seconds(60);
+  EXPECT_EQ(match(chain), (Blocks{{2, 1}})) << "after a long silence";
+  caches.sent(chain, 2, now);
+  caches.forget_blocks(2);
+  EXPECT_EQ(match(chain), Blocks{});
+  caches.set_trust(3, Trust::kGap);
+  caches.sent(chain, 3, now);
+  caches.set_trust(3, Trust::kTrusted);
+  EXPECT_EQ(match(chain), Blocks{}) << "of untrusted replicas nothing is remembered";
+}
+
+// 200 ranks that come and go take four tables of 64 and not one for each that ever was.
+TEST_F(EngineCachesTest, PlacesOfLeaversAreUsedAgain) {
+  Rng rng(1);
+  const auto round = [&] {
+    for (ReplicaIndex replica = 0; replica < 200; ++replica) {
+      caches.forget_blocks(replica);
+      Chain own = {1, 2, 3};
+      for (int i = 0; i < 20; ++i) own.push_back(rng());
+      caches.store({.replica = replica}, std::nullopt, own);
+    }
+  };
+  for (int i = 0; i < 5; ++i) round();
+  const std::size_t before = caches.bytes();
+  for (int i = 0; i < 30; ++i) round();
+  EXPECT_LT(caches.bytes(), before * 5 / 4);
+  EXPECT_TRUE(caches.consistent());
+  EXPECT_EQ(match({1, 2, 3}), (Blocks{{0, 3}, {1, 3}, {2, 3}, {3, 3}}));
+}
+
+TEST_F(EngineCachesTest, GivesMemoryBack) {
+  Rng rng(2);
+  std::vector<Chain> chains(2'000);
+  for (Chain& chain : chains) {
+    for (int i = 0; i < 100; ++i) chain.push_back(rng());
+    caches.store({.replica = 0}, std::nullopt, chain);
+  }
+  const std::size_t full = caches.bytes();
+  for (const Chain& chain : chains) caches.remove({.replica = 0}, chain, true);
+  EXPECT_LT(caches.bytes(), full / 20) << "removed";
+  for (const Chain& chain : chains) caches.store({.replica = 1}, std::nullopt, chain);
+  caches.forget(1);
+  for (int i = 0; i < 1'000; ++i) caches.store({.replica = 2}, std::nullopt, Chain{1});
+  EXPECT_LT(caches.bytes(), full / 20) << "forgotten";
+  EXPECT_TRUE(caches.consistent());
+}
+
+// At every number of blocks on the way, not just where the tables happen to be full.
+TEST_F(EngineCachesTest, AtMost26BytesPerBlockAndReplicaInAnyShape) {
+  Rng rng(3);
+  double most_alone = 0;
+  double most_shared = 0;
+  EngineCaches alone({});
+  EngineCaches shared({});
+  constexpr int kEnough = 20'000;  // blocks from where the fixed part is small
+  for (int i = 0; i < 300'000; ++i) {
+    const Chain one = {rng()};
+    alone.store({.replica = static_cast<ReplicaIndex>(i % 64)}, std::nullopt, one);
+    if (i >= kEnough) {
+      most_alone = std::max(
+          most_alone, static_cast<double>(alone.bytes()) / static_cast<double>(alone.blocks()));
+    }
+    if (i >= 50'000) continue;
+    for (ReplicaIndex replica = 0; replica < 4; ++replica) {
+      shared.store({.replica = replica}, std::nullopt, one);
+    }
+    if (i >= kEnough) {
+      most_shared = std::max(
+          most_shared, static_cast<double>(shared.bytes()) / static_cast<double>(shared.blocks()));
+    }
+  }
+  EXPECT_LT(most_alone, 26);
+  EXPECT_LT(most_shared, 7);
+}
+
+// The allocator's own account, where it has one.
+TEST_F(EngineCachesTest, BytesAreThoseThatTheAllocatorGaveOut) {
+  const std::size_t before = mallinfo2().uordblks;
+  if (before == 0) GTEST_SKIP() << "another allocator";
+  const auto measured = [&] { return mallinfo2().uordblks - before; };
+  constexpr std::size_t kLimit = std::size_t{2} << 20;
+  EngineCaches limited({.max_bytes = kLimit});
+  Chain chain(50);
+  Rng rng(4);
+  std::size_t most = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    for (BlockHash& block : chain) block = rng();
+    const auto replica = static_cast<ReplicaIndex>(i % 40);
+    if (!limited.store({.replica = replica}, std::nullopt, chain)) limited.forget_blocks(replica);
+    ASSERT_LE(limited.bytes(), kLimit);
+    most = std::max(most, measured());
+    ASSERT_NEAR(measured(), limited.bytes(), 0.05 * kLimit);
+  }
+  EXPECT_LE(most, kLimit);
+  EXPECT_GT(most, kLimit / 2);
+  EXPECT_GT(limited.overflows(), 0U);
+}
+
+TEST_F(EngineCachesTest, WhoAsksForMoreThanThereIsRoomForIsShutOutUntilItsBlocksAreForgotten) {
+  EngineCaches limited({.max_bytes = std::size_t{1} << 20});
+  limited.set_trust(0, Trust::kTrusted);
+  limited.set_trust(1, Trust::kTrusted);
+  limited.store({.replica = 0}, std::nullopt, Chain{1, 2, 3});
+  Rng rng(5);
+  Chain chain(64);
+  bool stored = true;
+  for (int i = 0; stored; ++i) {
+    for (BlockHash& block : chain) block = rng();
+    ASSERT_LT(i, 2'000);
+    stored = limited.store({.replica = 1}, std::nullopt, chain);
+  }
+  EXPECT_EQ(limited.overflows(), 1U);
+  EXPECT_EQ(limited.trust(1), Trust::kNone);
+  EXPECT_EQ(limited.blocks(1), 0U);
+  EXPECT_FALSE(limited.store({.replica = 1}, std::nullopt, Chain{1}));
+  limited.set_trust(1, Trust::kTrusted);
+  EXPECT_FALSE(limited.trusted(1));
+  EXPECT_EQ(limited.trust(0), Trust::kTrusted);
+  EXPECT_EQ(limited.blocks(0), 3U);
+  limited.forget_blocks(1);
+  EXPECT_TRUE(limited.store({.replica = 1}, std::nullopt, Chain{1}));
+  limited.set_trust(1, Trust::kTrusted);
+  EXPECT_TRUE(limited.trusted(1));
+}
+
+// Keys that agree in many bits, and the worst numbers.
+TEST_F(EngineCachesTest, KeysThatLookAlikeAreToldApart) {
+  Chain chain;
+  for (std::uint64_t i = 0; i < 64; ++i) chain.push_back(std::uint64_t{1} << i);
+  for (std::uint64_t i = 0; i < 5'000; ++i) chain.push_back(i << 40 | 0x5555);
+  chain.push_back(0);
+  chain.push_back(~std::uint64_t{0});
+  caches.store({.replica = 0}, std::nullopt, chain);
+  EXPECT_EQ(match(chain), (Blocks{{0, chain.size()}}));
+  for (const BlockHash block : chain) {
+    ASSERT_EQ(match({block}), (Blocks{{0, 1}}));
+    ASSERT_EQ(match({block + 3}).size(), std::count(chain.begin(), chain.end(), block + 3));
+  }
+  EXPECT_TRUE(caches.consistent());
+}
+
+TEST_F(EngineCachesTest, ReplicasAndRanksBeyondTheirLimitsAreLeftOut) {
+  EXPECT_TRUE(caches.store({.replica = kMaxReplicas}, std::nullopt, Chain{1}));
+  EXPECT_TRUE(
+      caches.store({.replica = 0, .rank = EngineCaches::kMaxRanks}, std::nullopt, Chain{1}));
+  caches.set_trust(kNoReplica, Trust::kTrusted);
+  caches.forget(kNoReplica);
+  EXPECT_EQ(caches.trust(kNoReplica), Trust::kNone);
+  EXPECT_EQ(caches.blocks(kNoReplica), 0U);
+  EXPECT_EQ(match({1}), Blocks{});
+}
+
+}  // namespace
+}  // namespace pointsman
