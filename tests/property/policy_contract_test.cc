@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/router.h"
 #include "policies/in_flight.h"
 #include "policies/kv_headroom.h"
 #include "policies/least_kv.h"
@@ -292,6 +293,41 @@ TEST_P(PolicyContract, AWarmDecisionDoesNotAllocate) {
   for (std::uint64_t i = 0; i < 2'000; ++i) decide(i);
   const std::uint64_t before = allocations.load();
   for (std::uint64_t i = 0; i < 2'000; ++i) decide(i);
+  EXPECT_EQ(allocations.load() - before, 0U);
+}
+
+// All of a decision, with the engines' own word for half of the replicas.
+TEST_P(PolicyContract, AWarmDecisionOfARouterWithEventsDoesNotAllocate) {
+  constexpr ReplicaIndex kReplicas = 64;
+  std::vector<std::unique_ptr<Pipeline>> pipelines;
+  pipelines.push_back(make_named(GetParam()));
+  Router router({}, std::move(pipelines));
+  FleetView fleet;
+  fleet.pools.emplace_back();
+  for (ReplicaIndex replica = 0; replica < kReplicas; ++replica) {
+    fleet.replicas.push_back({.identity = replica + 1, .usable = true});
+    fleet.pools[0].usable.push_back(replica);
+  }
+  std::vector<std::vector<BlockHash>> prompts;
+  for (std::uint64_t i = 0; i < 40; ++i) prompts.push_back(chain(i, 8));
+  for (ReplicaIndex replica = 0; replica < kReplicas; replica += 2) {
+    router.engine_caches().set_trust(replica, Trust::kTrusted);
+    router.engine_caches().store({.replica = replica}, std::nullopt,
+                                 prompts[replica % prompts.size()]);
+  }
+  const TimePoint now{std::chrono::hours(1)};
+  const auto decide = [&](std::uint64_t i) {
+    Features features;
+    features.prompt_tokens = 150;
+    features.session_key = 1 + i % 7;
+    features.blocks = prompts[i % prompts.size()];
+    features.exact_blocks = 8;
+    Decision decision = router.decide(features, fleet, {}, now);
+    router.finished(std::move(decision.charge), {}, now);
+  };
+  for (std::uint64_t i = 0; i < 8'000; ++i) decide(i);
+  const std::uint64_t before = allocations.load();
+  for (std::uint64_t i = 0; i < 1'000; ++i) decide(i);
   EXPECT_EQ(allocations.load() - before, 0U);
 }
 
