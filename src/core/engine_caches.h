@@ -86,8 +86,8 @@ class EngineCaches {
   static constexpr std::uint16_t kMaxRanks = 256;
 
   explicit EngineCaches(const Options& options);
-  EngineCaches(const EngineCaches&) = delete;
-  EngineCaches& operator=(const EngineCaches&) = delete;
+  EngineCaches(EngineCaches&&) noexcept = default;
+  EngineCaches& operator=(EngineCaches&&) noexcept = default;
 
   // --- What the engines say. Replicas and ranks beyond their limits are left out.
 
