@@ -60,9 +60,9 @@ Result<LongestAnswers> ask_router(const std::string& url, const std::string& key
                    (page.answered(200) ? "its metrics are another program's" : page.detail)};
 }
 
-// Whether `serve` could append to the access log if it were started here and by this user; a file
-// that is not there is not made. Empty: it could.
-std::string access_log_doubt(const std::string& where) {
+// Whether `serve` could write the log if it were started here and by this user; a file that is not
+// there is not made. Empty: it could.
+std::string log_doubt(const std::string& key, const std::string& where) {
   if (where == "off" || where == "stdout") return "";
   const std::filesystem::path file(where);
   std::error_code error;
@@ -75,7 +75,7 @@ std::string access_log_doubt(const std::string& where) {
     problem = errno;
   }
   if (problem == 0) return "";
-  return "log.access: '" + where + "' cannot be appended to from here (" +
+  return key + ": '" + where + "' cannot be appended to from here (" +
          std::generic_category().message(problem) + "), and `serve` does not start without it";
 }
 
@@ -113,8 +113,10 @@ void run_check(const CheckFlags& flags) {
   }
   std::vector<std::string> warnings = config_warnings(loaded->config, seen);
   for (std::string& own : own_port_warnings(loaded->config)) warnings.push_back(std::move(own));
-  const std::string log_doubt = access_log_doubt(loaded->config.log.access);
-  if (!log_doubt.empty()) warnings.push_back(log_doubt);
+  for (std::string doubt : {log_doubt("log.access", loaded->config.log.access),
+                            log_doubt("decision_log.path", loaded->config.decision_log.path)}) {
+    if (!doubt.empty()) warnings.push_back(std::move(doubt));
+  }
   for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());
   std::puts("the configuration is valid");
 }

@@ -129,6 +129,8 @@ void add_config_flags(CLI::App& command, ConfigFlags& flags) {
   command.add_option("--admin", flags.admin, "HOST:PORT of the admin port, or off");
   command.add_option("--observe", flags.observe, "HOST:PORT of the observe port, or off");
   command.add_option("--access-log", flags.access_log, "off, stdout or a file's path");
+  command.add_option("--decision-log", flags.decision_log,
+                     "off or a file's path (docs/decision_log.md)");
   command.add_option("--threads", flags.threads, "Data threads; 0: one per core");
 }
 
@@ -148,6 +150,7 @@ Result<LoadedConfig> effective_config(const ConfigFlags& flags, const Registry& 
         apply("--admin", "admin", flags.admin, loaded),
         apply("--observe", "observe", flags.observe, loaded),
         apply("--access-log", "log.access", flags.access_log, loaded),
+        apply("--decision-log", "decision_log.path", flags.decision_log, loaded),
         apply("--threads", "threads", flags.threads, loaded),
         apply_policy(flags.policy, registry, loaded), apply_replicas(flags.replicas, loaded),
         validate_config(loaded)}) {

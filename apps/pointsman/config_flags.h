@@ -19,6 +19,7 @@ struct ConfigFlags {
   std::string admin;
   std::string observe;
   std::string access_log;
+  std::string decision_log;
   std::string threads;
 };
 

@@ -14,6 +14,7 @@
 #include "base/json_writer.h"
 #include "commands.h"
 #include "config_flags.h"
+#include "features/chat_request.h"
 #include "feeds/feeds.h"
 #include "feeds/orca_reports.h"
 #include "http/url.h"
@@ -22,6 +23,7 @@
 #include "policies/register.h"
 #include "proxy/proxy_server.h"
 #include "serve_options.h"
+#include "telemetry/decision_log.h"
 #include "telemetry/log_sink.h"
 
 namespace pointsman {
@@ -111,6 +113,7 @@ class Serve {
 
   void run() {
     open_access_log();
+    open_decision_log();
     start_proxy();
     feeds_ = std::make_unique<Feeds>(
         housekeeping_, resolver_, fleet_, router_, feeds_options(config(), seed_),
@@ -155,6 +158,23 @@ class Serve {
     access_log_ = std::move(*opened);
   }
 
+  void open_decision_log() {
+    const DecisionLogConfig& wanted = config().decision_log;
+    if (wanted.path == "off") return;
+    const FeatureOptions features{.block_bytes = config().features.block_bytes,
+                                  .bytes_per_token = config().features.bytes_per_token};
+    Result<std::unique_ptr<DecisionLog>> opened =
+        DecisionLog::open({.path = wanted.path,
+                           .sample = wanted.sample,
+                           .max_bytes = wanted.max_bytes,
+                           .keep = wanted.keep,
+                           .key = wanted.key,
+                           .block_tokens = features.block_tokens()},
+                          Reactor::steady_clock().now(), std::chrono::system_clock::now());
+    if (!opened) fail(opened.error().message);
+    decision_log_ = std::move(*opened);
+  }
+
   // Binds the data port, so that a port in use is told before anything else happens.
   void start_proxy() {
     ProxyOptions options = proxy_options(config(), seed_);
@@ -170,6 +190,7 @@ class Serve {
                                    .resolver = resolver_,
                                    .metrics = metrics_,
                                    .access_log = access_log_.get(),
+                                   .decision_log = decision_log_.get(),
                                    .append_models = {},
                                    .refresh_models = {},
                                    .orca_report = {},
@@ -210,6 +231,7 @@ class Serve {
                            .metrics = metrics_,
                            .scraper = &feeds_->scraper(),
                            .access_log = access_log_.get(),
+                           .decision_log = decision_log_.get(),
                            .ready = [this] { return serving_ && proxy_->ready(); },
                            .clock = Reactor::steady_clock(),
                            .version = POINTSMAN_VERSION};
@@ -294,6 +316,7 @@ class Serve {
   ReplicaActivity activity_;
   OrcaReports orca_;
   std::unique_ptr<AccessLog> access_log_;
+  std::unique_ptr<DecisionLog> decision_log_;
   Reactor housekeeping_;
   asio::signal_set signals_;
   Timer last_resort_;

@@ -29,6 +29,12 @@ class Page {
                   "Lines of the access log that were lost since it could not be written in time.");
       out_.sample({}, state_.access_log->dropped_lines());
     }
+    if (state_.decision_log != nullptr) {
+      out_.family("pointsman_decision_log_lines_dropped_total", Type::kCounter,
+                  "Lines of the decision log that were lost since it could not be written, or not "
+                  "in time.");
+      out_.sample({}, state_.decision_log->dropped_lines());
+    }
     out_.family("pointsman_build_info", Type::kGauge, "Always 1; the version is in the label.");
     out_.sample({{"version", state_.version}}, 1.0);
     return out_.take();

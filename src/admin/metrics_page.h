@@ -9,6 +9,7 @@
 #include "runtime/fleet.h"
 #include "runtime/shared_router.h"
 #include "telemetry/access_log.h"
+#include "telemetry/decision_log.h"
 #include "telemetry/proxy_metrics.h"
 
 namespace pointsman {
@@ -18,9 +19,10 @@ struct ShownState {
   Fleet& fleet;
   SharedRouter& router;
   ProxyMetrics& metrics;
-  const Scraper* scraper = nullptr;       // of the same reactor; may be null
-  const AccessLog* access_log = nullptr;  // may be null
-  std::function<bool()> ready;            // whether a request could be served now
+  const Scraper* scraper = nullptr;           // of the same reactor; may be null
+  const AccessLog* access_log = nullptr;      // may be null
+  const DecisionLog* decision_log = nullptr;  // may be null
+  std::function<bool()> ready;                // whether a request could be served now
   const Clock& clock;
   std::string_view version;
 };

@@ -160,6 +160,15 @@ struct LogConfig {
   std::string access = "off";  // off | stdout | a file's path
 };
 
+// What the router knew of each request, what it chose, and what came of it.
+struct DecisionLogConfig {
+  std::string path = "off";                        // off | a file's path
+  double sample = 1;                               // share of the sessions
+  std::size_t max_bytes = std::size_t{128} << 20;  // of one file
+  std::uint32_t keep = 4;                          // older files
+  std::string key;                                 // secret; empty: another at each start
+};
+
 struct Config {
   std::string listen = "0.0.0.0:8080";   // data port; port 0: any
   std::string admin = "127.0.0.1:9090";  // "off": none
@@ -187,6 +196,7 @@ struct Config {
   PathsConfig paths;
   AdminConfig admin_access;
   LogConfig log;
+  DecisionLogConfig decision_log;
 };
 
 }  // namespace pointsman

@@ -50,6 +50,9 @@ bool is_level(const std::string& text) {
 bool is_reject_or_forward(const std::string& text) {
   return text == "reject" || text == "forward";
 }
+bool is_file_or_off(const std::string& text) {
+  return text == "off" || text.find('/') != std::string::npos;
+}
 bool is_log_place(const std::string& text) {
   return text == "off" || text == "stdout" || text.find('/') != std::string::npos;
 }
@@ -274,6 +277,22 @@ std::vector<Key<Config>> make_config_keys() {
            "The least important lines that go to standard error.")
       .add("access", &LogConfig::access, "place", "off | stdout | a path with a /", &is_log_place,
            "One JSON line per request.");
+
+  SectionKeys<Config, DecisionLogConfig>(
+      table, "decision_log.", [](Config& c) -> DecisionLogConfig& { return c.decision_log; })
+      .add("path", &DecisionLogConfig::path, "place", "off | a path with a /", &is_file_or_off,
+           "One JSON line per request that a replica was chosen for (docs/decision_log.md). A file "
+           "of an earlier start is moved to PATH.1.")
+      .add("sample", &DecisionLogConfig::sample, 1e-6, 1.0,
+           "Share of the sessions that are written down, each of them whole; of requests without "
+           "a session, of the requests.")
+      .add("max_bytes", &DecisionLogConfig::max_bytes, 64 * kKiB, 1024 * kGiB,
+           "Of one file; when it is full it becomes PATH.1, that before PATH.2, and so on.")
+      .add("keep", &DecisionLogConfig::keep, 0, 10'000, "So many of these older files are kept.")
+      .add("key", &DecisionLogConfig::key, "secret", kSecretRule, &is_secret,
+           "Makes the hashes in the log opaque. Give several routers the same if their logs are to "
+           "be compared. Empty: another one at each start.")
+      .secret();
   return table;
 }
 
@@ -302,7 +321,7 @@ std::vector<Key<ReplicaConfig>> make_replica_keys() {
   return table;
 }
 
-constexpr std::array<Section, 14> kSections = {{
+constexpr std::array<Section, 15> kSections = {{
     {"segregation", "From where a request belongs in a pool of its own."},
     {"saturation",
      "Where a replica counts as saturated: others are preferred, nothing is refused for it."},
@@ -318,6 +337,10 @@ constexpr std::array<Section, 14> kSections = {{
     {"paths", "What is passed on to replicas."},
     {"admin_access", "Who may use the admin port."},
     {"log", "What is written down."},
+    {"decision_log",
+     "What was known of each request, what was chosen and what came of it, for `pointsman "
+     "simulate`. "
+     "Never a prompt's text."},
 }};
 
 }  // namespace

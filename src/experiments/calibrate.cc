@@ -218,7 +218,7 @@ void keep_replica(MeasuredRequests& log, const std::string& url) {
 }  // namespace
 
 Result<Calibration> run_calibrate(const std::string& path, const CalibrateOptions& options) {
-  Result<MeasuredRequests> read = read_access_log(path);
+  Result<MeasuredRequests> read = read_request_log(path);
   if (!read) return read.error();
   MeasuredRequests& log = *read;
   if (!options.replica.empty()) {

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <map>
@@ -11,6 +9,10 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
+
+#include "base/json_line.h"
+#include "base/utc_time.h"
+#include "sim/decision_log_trace.h"
 
 namespace pointsman::sim {
 namespace {
@@ -30,109 +32,37 @@ struct Line {
   double output_tokens = -1;
   double ttft_ms = -1;
   double whole_ms = -1;
+  double t = -1;  // of the decision log
 };
 
-// Reads one flat JSON object: texts, numbers and booleans by their keys.
-class LineReader {
- public:
-  explicit LineReader(std::string_view text) : rest_(text) {}
-
-  // What is wrong; empty: nothing.
-  std::string_view read(Line& line) {
-    if (!take('{')) return "is not a JSON object";
-    if (take('}')) return {};
-    do {
-      const std::optional<std::string_view> key = string();
-      if (!key || !take(':')) return "is not a JSON object of keys and values";
-      if (!value(*key, line)) return "has a value that no access log has";
-    } while (take(','));
-    if (!take('}')) return "does not end as a JSON object does";
-    skip_blanks();
-    return rest_.empty() ? std::string_view() : "has something after its object";
-  }
-
- private:
-  void skip_blanks() {
-    const std::size_t begin = rest_.find_first_not_of(" \t\r");
-    rest_.remove_prefix(std::min(begin, rest_.size()));
-  }
-  bool take(char wanted) {
-    skip_blanks();
-    if (!rest_.starts_with(wanted)) return false;
-    rest_.remove_prefix(1);
-    return true;
-  }
-  std::optional<std::string_view> string() {
-    if (!take('"')) return std::nullopt;
-    std::size_t end = 0;
-    while (end < rest_.size() && rest_[end] != '"') end += rest_[end] == '\\' ? 2 : 1;
-    if (end >= rest_.size()) return std::nullopt;
-    const std::string_view text = rest_.substr(0, end);
-    rest_.remove_prefix(end + 1);
-    return text;
-  }
-  bool value(std::string_view key, Line& line) {
-    skip_blanks();
-    if (rest_.starts_with('"')) {
-      const std::optional<std::string_view> text = string();
-      if (!text) return false;
-      if (key == "at") line.at = *text;
-      if (key == "replica") line.replica = *text;
-      if (key == "error") line.error = *text;
-      return true;
+// What is wrong; empty: nothing.
+std::string_view read_line(std::string_view text, Line& line) {
+  constexpr std::pair<std::string_view, std::string_view Line::*> kTexts[] = {
+      {"at", &Line::at}, {"replica", &Line::replica}, {"error", &Line::error}};
+  constexpr std::pair<std::string_view, double Line::*> kNumbers[] = {
+      {"status", &Line::status},
+      {"tries", &Line::tries},
+      {"prompt_tokens", &Line::prompt_tokens},
+      {"cached_tokens", &Line::cached_tokens},
+      {"output_tokens", &Line::output_tokens},
+      {"ttft_ms", &Line::ttft_ms},
+      {"whole_ms", &Line::whole_ms},
+      {"t", &Line::t}};
+  JsonLine fields(text);
+  while (const std::optional<JsonLine::Field> field = fields.next()) {
+    if (field->kind == JsonLine::Kind::kText) {
+      for (const auto& [key, member] : kTexts) {
+        if (field->key == key) line.*member = field->text;
+      }
+    } else if (field->kind == JsonLine::Kind::kNumber) {
+      for (const auto& [key, member] : kNumbers) {
+        if (field->key == key) line.*member = field->number;
+      }
+    } else if (field->key == "stream") {
+      line.stream = field->kind == JsonLine::Kind::kTrue;
     }
-    for (const std::string_view word : {"true", "false", "null"}) {
-      if (!rest_.starts_with(word)) continue;
-      rest_.remove_prefix(word.size());
-      if (key == "stream") line.stream = word == "true";
-      return true;
-    }
-    double number = 0;
-    const auto read = std::from_chars(rest_.data(), rest_.data() + rest_.size(), number);
-    if (read.ec != std::errc()) return false;
-    rest_.remove_prefix(static_cast<std::size_t>(read.ptr - rest_.data()));
-    if (key == "status") line.status = number;
-    if (key == "tries") line.tries = number;
-    if (key == "prompt_tokens") line.prompt_tokens = number;
-    if (key == "cached_tokens") line.cached_tokens = number;
-    if (key == "output_tokens") line.output_tokens = number;
-    if (key == "ttft_ms") line.ttft_ms = number;
-    if (key == "whole_ms") line.whole_ms = number;
-    return true;
   }
-
-  std::string_view rest_;
-};
-
-std::optional<int> digits(std::string_view text, std::size_t at, std::size_t count) {
-  int value = 0;
-  const auto read = std::from_chars(text.data() + at, text.data() + at + count, value);
-  if (read.ec != std::errc() || read.ptr != text.data() + at + count) return std::nullopt;
-  return value;
-}
-
-// "2026-01-31T12:34:56.007Z" in seconds.
-std::optional<double> seconds_of(std::string_view at) {
-  constexpr std::string_view kForm = "0000-00-00T00:00:00.000Z";
-  if (at.size() != kForm.size()) return std::nullopt;
-  for (const std::size_t place : {4, 7, 10, 13, 16, 19, 23}) {
-    if (at[place] != kForm[place]) return std::nullopt;
-  }
-  const auto year = digits(at, 0, 4);
-  const auto month = digits(at, 5, 2);
-  const auto day = digits(at, 8, 2);
-  const auto hour = digits(at, 11, 2);
-  const auto minute = digits(at, 14, 2);
-  const auto second = digits(at, 17, 2);
-  const auto milli = digits(at, 20, 3);
-  if (!year || !month || !day || !hour || !minute || !second || !milli) return std::nullopt;
-  const std::chrono::year_month_day date{std::chrono::year(*year),
-                                         std::chrono::month(static_cast<unsigned>(*month)),
-                                         std::chrono::day(static_cast<unsigned>(*day))};
-  if (!date.ok()) return std::nullopt;
-  const auto days = std::chrono::sys_days(date).time_since_epoch().count();
-  return static_cast<double>(days) * 86'400 + *hour * 3'600 + *minute * 60 + *second +
-         *milli * 1e-3;
+  return fields.problem();
 }
 
 bool is_count(double value) {
@@ -142,14 +72,21 @@ bool is_count(double value) {
 class Collector {
  public:
   // What is wrong with the line; empty: nothing.
-  std::string_view add(std::string_view text) {
+  std::string add(std::string_view text) {
+    if (DecisionLogHeader::is_one(text)) {
+      std::string problem;
+      header_ = DecisionLogHeader::read(text, problem);
+      return problem;
+    }
     Line line;
-    const std::string_view wrong = LineReader(text).read(line);
-    if (!wrong.empty()) return wrong;
-    const std::optional<double> at = seconds_of(line.at);
-    if (!at) return "has no time \"at\"";
+    const std::string_view wrong = read_line(text, line);
+    if (!wrong.empty()) return std::string(wrong);
     if (line.status < 0) return "has no \"status\"";
     if (!(line.whole_ms >= 0)) return "has no \"whole_ms\"";
+    std::optional<double> at = read_utc_time(line.at);
+    // The decision log says when a request came, the access log when it ended.
+    if (header_ && line.t >= 0) at = header_->start_s + line.t + line.whole_ms * 1e-3;
+    if (!at) return header_ ? "has no time \"t\"" : "has no time \"at\"";
     ++all_.lines;
     if (line.status != 200 || line.replica.empty() || !line.error.empty()) {
       ++all_.failed;
@@ -166,6 +103,9 @@ class Collector {
     return {};
   }
 
+  [[nodiscard]] std::string_view kind() const {
+    return header_ ? "decision log (docs/decision_log.md)" : "access log (docs/admin.md)";
+  }
   MeasuredRequests take() { return std::move(all_); }
 
  private:
@@ -194,13 +134,14 @@ class Collector {
     return known->second;
   }
 
+  std::optional<DecisionLogHeader> header_;
   MeasuredRequests all_;
   std::map<std::string, std::uint32_t> numbers_;
 };
 
 }  // namespace
 
-Result<MeasuredRequests> read_access_log(const std::string& path) {
+Result<MeasuredRequests> read_request_log(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return Error{ErrorKind::kClient,
@@ -214,12 +155,11 @@ Result<MeasuredRequests> read_access_log(const std::string& path) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     any = true;
-    const std::string_view wrong = collector.add(line);
+    const std::string wrong = collector.add(line);
     if (!wrong.empty()) {
-      return Error{ErrorKind::kClient,
-                   path + ":" + std::to_string(number) +
-                       ": is not a line of the access log (docs/admin.md): it " +
-                       std::string(wrong)};
+      return Error{ErrorKind::kClient, path + ":" + std::to_string(number) +
+                                           ": is not a line of the " +
+                                           std::string(collector.kind()) + ": it " + wrong};
     }
   }
   if (file.bad()) return Error{ErrorKind::kClient, path + ": cannot be read further"};

@@ -31,8 +31,9 @@ struct MeasuredRequests {
   std::uint64_t without_cached = 0;  // used, and taken to have found nothing in the cache
 };
 
-// Reads the access log of `pointsman serve` (docs/admin.md). Errors name the file and the line: a
-// file that cannot be read or has no line, and a line that is not one of an access log.
-[[nodiscard]] Result<MeasuredRequests> read_access_log(const std::string& path);
+// Reads the access log of `pointsman serve` (docs/admin.md), or its decision log
+// (docs/decision_log.md). Errors name the file and the line: a file that cannot be read or has no
+// line, and a line that is not one of such a log.
+[[nodiscard]] Result<MeasuredRequests> read_request_log(const std::string& path);
 
 }  // namespace pointsman::sim

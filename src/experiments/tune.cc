@@ -320,11 +320,12 @@ Result<std::pair<Scenario, Scenario>> halves(const Scenario& scenario) {
     if (!more) return more.error();
     if (!*more) break;
   }
-  const std::uint64_t half = count > arrivals.trace_skip ? (count - arrivals.trace_skip) / 2 : 0;
+  const std::uint64_t usable = count > arrivals.trace_skip ? count - arrivals.trace_skip : 0;
+  const std::uint64_t half = usable / 2;
   if (half < kFewestTraced) {
-    return Error{ErrorKind::kClient, arrivals.trace + ":" + std::to_string(count) +
-                                         ": too few requests to search with one half and to "
-                                         "measure with the other: " +
+    return Error{ErrorKind::kClient, arrivals.trace + ": has " + std::to_string(usable) +
+                                         " requests to replay, too few to search with one half and "
+                                         "to measure with the other: " +
                                          std::to_string(2 * kFewestTraced) + " are needed"};
   }
   both.first.arrivals.trace_requests = static_cast<std::uint32_t>(half);

@@ -54,7 +54,8 @@ void Exchange::reset() {
   has_request_ = true;
   replica_ = kNoReplica;
   reason_ = Reason::kPolicy;
-  pinned_ = false;
+  pinned_ = logged_ = false;
+  output_events_ = 0;
   predicted_cached_ = 0;
   failed_.clear();
   tries_ = retries_ = retries_after_sent_ = 0;
@@ -390,6 +391,9 @@ void Exchange::prompt_known() {
 void Exchange::choose() {
   const FleetView& view = shard_.view();
   const TimePoint now = shard_.reactor().now();
+  if (tries_ == 0 && shard_.decision_log() != nullptr) {
+    logged_ = shard_.decision_log()->takes(facts_.session_key);
+  }
   Decision decision = shard_.deps().router.with(
       [&](Router& router) { return router.decide(facts_.features(), view, failed_, now); });
   switch (decision.verdict) {
@@ -407,6 +411,7 @@ void Exchange::choose() {
   }
   charge_ = std::move(decision.charge);
   replica_ = decision.order[0];
+  pool_ = decision.pool;
   reason_ = decision.reason;
   pinned_ = decision.reason == Reason::kPinned;
   predicted_cached_ = decision.predicted_cached_tokens;
@@ -495,6 +500,7 @@ void Exchange::finish(ClientConnection::Ending ending, TimePoint now) {
       rule_.action != PathAction::kReady) {
     write_log(now);
   }
+  if (logged_) log_decision(now);
   ClientConnection& client = *client_;
   const std::size_t consumed = consumed_input();
   client.exchange_ended(ending, consumed);
@@ -531,6 +537,36 @@ void Exchange::write_log(TimePoint now) {
   if (first_token_at_ != TimePoint{}) record.ttft = first_token_at_ - started_;
   record.whole = now - started_;
   shard_.access_log()->write(record);
+}
+
+void Exchange::log_decision(TimePoint now) {
+  DecisionRecord record;
+  record.arrived = started_;
+  record.model = facts_.model;
+  if (tries_ > 0) {
+    const ReplicaTarget& target = shard_.target(replica_);
+    const FleetView& view = shard_.view();
+    if (target.spec) record.replica = target.spec->url;
+    if (pool_ < view.pools.size()) record.pool = view.pools[pool_].name;
+    record.reason = label(reason_);
+    record.predicted_cached = predicted_cached_;
+  }
+  record.error = error_word_;
+  record.session = facts_.session_key;
+  record.estimated_tokens = facts_.prompt_tokens;
+  record.max_tokens = facts_.max_output_tokens;
+  record.block_tokens = facts_.block_tokens;
+  record.blocks = facts_.blocks;
+  record.tries = tries_;
+  record.status = status_;
+  record.stream = event_stream_;
+  record.output_events = output_events_;
+  if (observer_.prompt_tokens()) record.prompt_tokens = *observer_.prompt_tokens();
+  if (observer_.cached_tokens()) record.cached_tokens = *observer_.cached_tokens();
+  if (observer_.output_tokens()) record.output_tokens = *observer_.output_tokens();
+  if (first_token_at_ != TimePoint{}) record.ttft = first_token_at_ - started_;
+  record.whole = now - started_;
+  shard_.decision_log()->write(record);
 }
 
 void Exchange::on_timeout() {

@@ -128,6 +128,7 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   void finish(ClientConnection::Ending ending);
   void finish(ClientConnection::Ending ending, TimePoint now);
   void write_log(TimePoint now);
+  void log_decision(TimePoint now);
   void note_length(bool stream, TimePoint now);
   void wait(Wait what, Duration limit);
   void on_timeout();
@@ -208,6 +209,7 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   bool fully_sent_ = false;
   bool send_broken_ = false;  // the replica takes no more, but may have answered
   ReplicaIndex replica_ = kNoReplica;
+  std::uint32_t output_events_ = 0;  // of a stream
   UpstreamConnectionPtr upstream_;
   TimePoint last_output_at_{};
   std::uint64_t response_bytes_ = 0;
@@ -234,6 +236,8 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   Charge charge_;
   Reason reason_ = Reason::kPolicy;
   bool pinned_ = false;
+  bool logged_ = false;  // it belongs into the decision log
+  PoolIndex pool_ = 0;
   std::uint32_t predicted_cached_ = 0;
   std::vector<ReplicaIndex> failed_;  // replicas that failed this request
   std::uint32_t tries_ = 0;

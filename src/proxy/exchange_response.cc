@@ -152,6 +152,7 @@ void Exchange::observe(std::string_view payload) {
   }
   if (observer_.response_id() != 0 && !response_learnt_) learn_response(shard_.reactor().now());
   if (!observer_.first_token()) return;
+  if (event_stream_) output_events_ += static_cast<std::uint32_t>(outputs);
   const TimePoint now = shard_.reactor().now();
   if (!first_token_seen_) {
     if (!answer_is_good()) return;  // an error shows nothing of how fast the replica computes
@@ -291,7 +292,8 @@ void Exchange::drop_request() {
   client_->input().release_if_empty();
   has_request_ = false;
   body_.release_memory();
-  if (event_stream_ && facts_.blocks.capacity() > kFewBlocks) {
+  // The decision log is told of the blocks at the end.
+  if (event_stream_ && !logged_ && facts_.blocks.capacity() > kFewBlocks) {
     std::vector<BlockHash>().swap(facts_.blocks);
   }
 }

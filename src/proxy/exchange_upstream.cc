@@ -338,6 +338,7 @@ void Exchange::judge_and_retry(RetryReason reason) {
   hold_ = Hold::kNone;
   event_stream_ = first_token_seen_ = response_learnt_ = false;
   first_token_at_ = TimePoint{};
+  output_events_ = 0;
   observer_.reset();
 
   const RetrySituation situation = {.failure = reason,

@@ -18,6 +18,7 @@
 #include "runtime/replica_activity.h"
 #include "runtime/shared_router.h"
 #include "telemetry/access_log.h"
+#include "telemetry/decision_log.h"
 #include "telemetry/proxy_metrics.h"
 
 namespace pointsman {
@@ -30,7 +31,8 @@ struct ProxyDependencies {
   ReplicaActivity& activity;
   Resolver& resolver;
   ProxyMetrics& metrics;
-  AccessLog* access_log = nullptr;  // null: none
+  AccessLog* access_log = nullptr;      // null: none
+  DecisionLog* decision_log = nullptr;  // null: none
 
   // Appends the body of GET /v1/models, merged from what the replicas last said. Absent: the path
   // is proxied like any other.

@@ -27,6 +27,9 @@ ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index)
       access_log_(shared.deps.access_log == nullptr
                       ? nullptr
                       : std::make_unique<AccessLog::Writer>(*shared.deps.access_log)),
+      decision_log_(shared.deps.decision_log == nullptr
+                        ? nullptr
+                        : std::make_unique<DecisionLog::Writer>(*shared.deps.decision_log)),
       read_buffer_(new char[kReadBuffer]),
       rng_(random_seed()),
       request_reader_({.block_bytes = shared.options.block_bytes,
@@ -65,7 +68,7 @@ void ProxyShard::start() {
 }
 
 void ProxyShard::tick() {
-  if (access_log_) access_log_->flush();
+  flush_logs();
   const std::size_t open = upstreams_.open_connections();
   metrics_.upstream_connections.add(static_cast<std::int64_t>(open) -
                                     static_cast<std::int64_t>(upstreams_counted_));
@@ -83,6 +86,11 @@ bool ProxyShard::make_ids(const std::shared_ptr<TokenJob>& job, Exchange& waiter
     });
   };
   return shared_.token_pool != nullptr && shared_.token_pool->submit(job);
+}
+
+void ProxyShard::flush_logs() {
+  if (access_log_) access_log_->flush();
+  if (decision_log_) decision_log_->flush();
 }
 
 // --- connections ---------------------------------------------------------------------------------
@@ -147,7 +155,7 @@ void ProxyShard::check_drained() {
   if (!leaving_ || drained_ || connection_count_ > 0) return;
   drained_ = true;
   drain_timer_.cancel();
-  if (access_log_) access_log_->flush();
+  flush_logs();
   if (shared_.shards_busy.fetch_sub(1, std::memory_order_acq_rel) == 1 && shared_.on_drained) {
     shared_.on_drained();
   }

@@ -38,7 +38,8 @@ class ProxyShared {
       : options(proxy_options),
         deps(dependencies),
         paths(options),
-        needs(dependencies.router.needs()),
+        needs(dependencies.router.needs() | Needs{.blocks = dependencies.decision_log != nullptr,
+                                                  .session = dependencies.decision_log != nullptr}),
         estimates(options.bytes_per_token),
         retry_budget(options.retry),
         body_memory(options.limits.body_memory) {
@@ -96,6 +97,7 @@ class ProxyShard {
   [[nodiscard]] const ProxyDependencies& deps() const { return shared_.deps; }
   [[nodiscard]] ProxyMetrics::Shard& metrics() { return metrics_; }
   [[nodiscard]] AccessLog::Writer* access_log() { return access_log_.get(); }
+  [[nodiscard]] DecisionLog::Writer* decision_log() { return decision_log_.get(); }
   [[nodiscard]] BlockPool& blocks() { return blocks_; }
   [[nodiscard]] UpstreamPool& upstreams() { return upstreams_; }
   [[nodiscard]] ChatRequestReader& request_reader() { return request_reader_; }
@@ -148,6 +150,7 @@ class ProxyShard {
  private:
   void accepted(int socket, const asio::ip::tcp::endpoint& client);
   void tick();
+  void flush_logs();
   void leave();
   void check_drained();
   void close_idle_connections();
@@ -155,6 +158,7 @@ class ProxyShard {
   ProxyShared& shared_;
   ProxyMetrics::Shard& metrics_;
   std::unique_ptr<AccessLog::Writer> access_log_;
+  std::unique_ptr<DecisionLog::Writer> decision_log_;
   Reactor reactor_;
   BlockPool blocks_;
   std::unique_ptr<char[]> read_buffer_;

@@ -8,6 +8,8 @@
 #include <system_error>
 #include <utility>
 
+#include "base/utc_time.h"
+
 namespace pointsman::sim {
 namespace {
 
@@ -42,40 +44,6 @@ std::uint64_t hash_text(std::string_view text) {
   std::uint64_t hash = 0x9ae1'6a3b'2f90'404fULL;
   for (const char c : text) hash = mixed(hash ^ static_cast<unsigned char>(c));
   return hash;
-}
-
-// Days since 1970-01-01 of a date in the Gregorian calendar: years are counted from March, so that
-// the day that leap years add comes last.
-std::int64_t days_of(std::int64_t year, std::int64_t month, std::int64_t day) {
-  if (month <= 2) --year;
-  const std::int64_t era = (year >= 0 ? year : year - 399) / 400;
-  const std::int64_t year_of_era = year - era * 400;
-  const std::int64_t day_of_year = (153 * (month > 2 ? month - 3 : month + 9) + 2) / 5 + day - 1;
-  const std::int64_t day_of_era =
-      year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-  return era * 146'097 + day_of_era - 719'468;
-}
-
-// "2023-11-16 18:15:46.6805900", perhaps with +00:00 behind, in seconds.
-std::optional<double> date_time(std::string_view text) {
-  text = trimmed(text);
-  if (text.size() < 19 || text[4] != '-' || text[7] != '-' || text[13] != ':' || text[16] != ':') {
-    return std::nullopt;
-  }
-  const std::size_t zone = text.find_first_of("+Z", 19);
-  if (zone != std::string_view::npos) text = text.substr(0, zone);
-  const auto year = number(text.substr(0, 4));
-  const auto month = number(text.substr(5, 2));
-  const auto day = number(text.substr(8, 2));
-  const auto hour = number(text.substr(11, 2));
-  const auto minute = number(text.substr(14, 2));
-  const auto second = number(text.substr(17));
-  if (!year || !month || !day || !hour || !minute || !second) return std::nullopt;
-  if (*month < 1 || *month > 12 || *day < 1 || *day > 31) return std::nullopt;
-  const std::int64_t days =
-      days_of(static_cast<std::int64_t>(*year), static_cast<std::int64_t>(*month),
-              static_cast<std::int64_t>(*day));
-  return static_cast<double>(days) * 86'400 + *hour * 3'600 + *minute * 60 + *second;
 }
 
 // What follows "key": in a flat JSON object; empty where there is no such key.
@@ -133,6 +101,7 @@ Result<void> TraceReader::read_header() {
   const Result<bool> line = read_line();
   if (!line) return line.error();
   if (!*line) return error("there is no request");
+  if (DecisionLogHeader::is_one(line_)) return read_decision_log();
   if (trimmed(line_).starts_with('{')) {
     format_ = Format::kMooncake;
     pending_ = true;
@@ -156,13 +125,29 @@ Result<void> TraceReader::read_header() {
   }
   if (!time || !prompt || !output) {
     return error(
-        "is no known trace: expected a JSON object (Mooncake), or a line with the columns "
+        "is no known trace: expected a JSON object (Mooncake, or the decision log with its first "
+        "line), or a line with the columns "
         "Timestamp, Request tokens, Response tokens (BurstGPT) or TIMESTAMP, ContextTokens, "
         "GeneratedTokens (Azure)");
   }
   time_column_ = *time;
   prompt_column_ = *prompt;
   output_column_ = *output;
+  return {};
+}
+
+Result<void> TraceReader::read_decision_log() {
+  format_ = Format::kDecisionLog;
+  for (;;) {
+    const std::string problem = decisions_.add(trimmed(line_));
+    if (!problem.empty()) {
+      return error("is no line of the decision log (docs/decision_log.md): it " + problem);
+    }
+    const Result<bool> more = read_line();
+    if (!more) return more.error();
+    if (!*more) break;
+  }
+  decisions_.finish();
   return {};
 }
 
@@ -177,6 +162,7 @@ std::optional<std::string_view> TraceReader::column(std::size_t wanted) const {
 }
 
 Result<bool> TraceReader::next(TraceRequest& request) {
+  if (format_ == Format::kDecisionLog) return decisions_.next(request);
   for (;;) {
     if (!pending_) {
       const Result<bool> line = read_line();
@@ -190,6 +176,7 @@ Result<bool> TraceReader::next(TraceRequest& request) {
         format_ == Format::kMooncake ? parse_mooncake(request) : parse_csv(request);
     if (!time) return time.error();
     if (request.prompt_tokens == 0 || request.output_tokens == 0) continue;
+    request.max_tokens = request.output_tokens;
     if (!first_) first_ = last_ = *time;
     // A few lines of real traces are out of order.
     last_ = std::max(last_, *time);
@@ -236,7 +223,8 @@ Result<double> TraceReader::parse_csv(TraceRequest& request) const {
   const std::optional<std::string_view> prompt = column(prompt_column_);
   const std::optional<std::string_view> output = column(output_column_);
   if (!when || !prompt || !output) return error("has too few columns");
-  const std::optional<double> time = format_ == Format::kAzure ? date_time(*when) : number(*when);
+  const std::optional<double> time =
+      format_ == Format::kAzure ? read_utc_time(*when) : number(*when);
   if (!time) {
     return error("'" + std::string(*when) + "' is no time" +
                  (format_ == Format::kAzure ? " as in 2023-11-16 18:15:46.6805900" : ""));

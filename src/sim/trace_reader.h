@@ -9,18 +9,10 @@
 
 #include "base/result.h"
 #include "base/time.h"
-#include "sim/content.h"
+#include "sim/decision_log_trace.h"
+#include "sim/trace_request.h"
 
 namespace pointsman::sim {
-
-// One request of a trace.
-struct TraceRequest {
-  Duration at{};  // since the first request of the trace; never before the request before
-  std::uint32_t prompt_tokens = 1;
-  std::uint32_t output_tokens = 1;
-  std::uint64_t session_key = 0;  // 0: the trace names no session
-  Content content;                // of the prompt and the answer
-};
 
 // Reads requests from a trace file one after the other, without holding it. The first line tells
 // the format:
@@ -33,8 +25,11 @@ struct TraceRequest {
 // - Azure LLM inference (2023 and 2024): CSV with TIMESTAMP, ContextTokens, GeneratedTokens.
 // Nothing
 //   is shared.
+// - The decision log of `pointsman serve` (docs/decision_log.md): with sessions, limits and what is
+//   shared. Of this format the requests are held, but not their lines (decision_log_trace.h).
 //
-// Lines may be up to 1 MiB long. Errors name the file and the line.
+// Clients' limits are those of the decision log; the other formats name none, and the output stands
+// for it. Lines may be up to 1 MiB long. Errors name the file and the line.
 class TraceReader {
  public:
   [[nodiscard]] static Result<TraceReader> open(const std::string& path);
@@ -43,7 +38,7 @@ class TraceReader {
   [[nodiscard]] Result<bool> next(TraceRequest& request);
 
  private:
-  enum class Format : std::uint8_t { kMooncake, kBurstGpt, kAzure };
+  enum class Format : std::uint8_t { kMooncake, kBurstGpt, kAzure, kDecisionLog };
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
@@ -53,6 +48,7 @@ class TraceReader {
   [[nodiscard]] Error error(const std::string& what) const;
   [[nodiscard]] Result<bool> read_line();
   [[nodiscard]] Result<void> read_header();
+  [[nodiscard]] Result<void> read_decision_log();
   // Seconds of the line's own clock.
   [[nodiscard]] Result<double> parse_mooncake(TraceRequest& request) const;
   [[nodiscard]] Result<double> parse_csv(TraceRequest& request) const;
@@ -73,6 +69,7 @@ class TraceReader {
   std::uint64_t requests_ = 0;
   std::optional<double> first_;  // time of the first request
   double last_ = 0;
+  DecisionLogTrace decisions_;
 };
 
 }  // namespace pointsman::sim

@@ -195,7 +195,7 @@ void Traffic::take_traced(Arrival& arrival) {
   // What fits no engine at all is cut.
   arrival.prompt_tokens = std::min(traced_.prompt_tokens, longest_ / 4 * 3);
   arrival.output_tokens = std::min(traced_.output_tokens, longest_ / 4);
-  arrival.max_tokens = arrival.output_tokens;
+  arrival.max_tokens = traced_.max_tokens;
   arrival.known_tokens = 0;
   arrival.content = traced_.content;
   std::uint32_t begin = 0;

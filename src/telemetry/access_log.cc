@@ -11,11 +11,11 @@
 #include <unistd.h>
 
 #include "base/json_text.h"
+#include "base/utc_time.h"
 
 namespace pointsman {
 namespace {
 
-constexpr std::size_t kMaxWaiting = std::size_t{16} << 20;
 constexpr std::size_t kMaxText = 256;
 
 // The longest line there can be: eight texts, of which each byte may become six, and the rest.
@@ -70,46 +70,14 @@ class Line {
     *this += '.';
     *this += static_cast<char>('0' + tenths % 10);
   }
-  // RFC 3339 in UTC with milliseconds. The part down to the second is made once a second.
   void time(std::chrono::system_clock::time_point at) {
-    using std::chrono::floor;
-    thread_local std::chrono::sys_seconds cached_second{};
-    thread_local std::string cached_text;
-    const auto second = floor<std::chrono::seconds>(at);
-    if (second != cached_second || cached_text.empty()) {
-      cached_second = second;
-      cached_text = text_of(second);
-    }
-    *this += std::string_view(cached_text);
-    const auto milliseconds =
-        std::chrono::duration_cast<std::chrono::milliseconds>(at - second).count();
-    *this += static_cast<char>('0' + milliseconds / 100);
-    *this += static_cast<char>('0' + milliseconds / 10 % 10);
-    *this += static_cast<char>('0' + milliseconds % 10);
-    *this += 'Z';
+    thread_local std::string text;
+    text.clear();
+    append_utc_time(text, at);
+    *this += std::string_view(text);
   }
 
  private:
-  // Down to the point that the milliseconds follow.
-  static std::string text_of(std::chrono::sys_seconds second) {
-    const auto day = std::chrono::floor<std::chrono::days>(second);
-    const std::chrono::year_month_day date{day};
-    const std::chrono::hh_mm_ss time{second - day};
-    std::string text = std::to_string(static_cast<int>(date.year()));
-    const auto two = [&text](char before, auto number) {
-      text += before;
-      text += static_cast<char>('0' + number / 10);
-      text += static_cast<char>('0' + number % 10);
-    };
-    two('-', static_cast<unsigned>(date.month()));
-    two('-', static_cast<unsigned>(date.day()));
-    two('T', time.hours().count());
-    two(':', time.minutes().count());
-    two(':', time.seconds().count());
-    text += '.';
-    return text;
-  }
-
   std::array<char, kMaxLine> bytes_;
   char* end_ = bytes_.data();
 };
@@ -158,71 +126,20 @@ Result<std::unique_ptr<AccessLog>> AccessLog::open(const std::string& where) {
   return std::unique_ptr<AccessLog>(new AccessLog(file, true));
 }
 
-AccessLog::AccessLog(int file, bool owned) : file_(file), owned_(owned) {
-  thread_ = std::thread([this] { run(); });
-}
+AccessLog::AccessLog(int file, bool owned)
+    : file_(file), owned_(owned), queue_([this](std::string_view lines) { write_out(lines); }) {}
 
 AccessLog::~AccessLog() {
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-  }
-  wake_.notify_one();
-  thread_.join();
+  queue_.close();
   if (owned_) ::close(file_);
 }
 
-void AccessLog::Writer::flush() {
-  if (buffer_.empty()) return;
-  buffer_ = log_.hand_over(std::move(buffer_), lines_);
-  lines_ = 0;
-}
-
-// Takes a full buffer and returns an empty one.
-std::string AccessLog::hand_over(std::string buffer, std::uint64_t lines) {
-  std::string empty;
-  {
-    const std::lock_guard lock(mutex_);
-    if (waiting_bytes_ + buffer.size() > kMaxWaiting) {
-      dropped_.fetch_add(lines, std::memory_order_relaxed);
-      buffer.clear();
-      return buffer;
-    }
-    waiting_bytes_ += buffer.size();
-    waiting_.push_back(std::move(buffer));
-    if (!spare_.empty()) {
-      empty = std::move(spare_.back());
-      spare_.pop_back();
-    }
-  }
-  wake_.notify_one();
-  return empty;
-}
-
-void AccessLog::run() {
-  std::vector<std::string> batch;
-  for (;;) {
-    {
-      std::unique_lock lock(mutex_);
-      for (std::string& buffer : batch) {
-        waiting_bytes_ -= buffer.size();
-        buffer.clear();
-        if (spare_.size() < 64) spare_.push_back(std::move(buffer));
-      }
-      batch.clear();
-      wake_.wait(lock, [this] { return ending_ || !waiting_.empty(); });
-      if (waiting_.empty()) return;
-      batch.swap(waiting_);
-    }
-    for (const std::string& buffer : batch) {
-      std::string_view rest = buffer;
-      while (!rest.empty()) {
-        const ssize_t written = ::write(file_, rest.data(), rest.size());
-        if (written < 0 && errno == EINTR) continue;
-        if (written <= 0) break;  // a full disk or a closed pipe: the log is lost, not the service
-        rest.remove_prefix(static_cast<std::size_t>(written));
-      }
-    }
+void AccessLog::write_out(std::string_view lines) const {
+  while (!lines.empty()) {
+    const ssize_t written = ::write(file_, lines.data(), lines.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;  // a full disk or a closed pipe: the log is lost, not the service
+    lines.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 

@@ -1,18 +1,14 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
-#include <thread>
-#include <vector>
 
 #include "base/result.h"
 #include "base/time.h"
+#include "telemetry/log_queue.h"
 
 namespace pointsman {
 
@@ -46,10 +42,7 @@ struct AccessRecord {
 void append_access_line(const AccessRecord& record, std::string& out);
 
 // The access log: one JSON object per line, to standard output or to a file that is appended to.
-//
-// Each thread has a writer of its own with a buffer; full buffers, and those that a timer flushes,
-// go to one thread that writes them out, so that a slow disk or a reader that has stopped never
-// holds up a request. When more than 16 MiB wait for it, lines are dropped and counted.
+// Lines that cannot be written in time are dropped and counted (telemetry/log_queue.h).
 class AccessLog {
  public:
   // `where`: "stdout", or a file's path.
@@ -57,47 +50,31 @@ class AccessLog {
   // Writes what is left. All writers must have been flushed or destroyed.
   ~AccessLog();
 
+  // One for each thread.
   class Writer {
    public:
-    explicit Writer(AccessLog& log) : log_(log) { buffer_.reserve(kBuffer + 4096); }
-    ~Writer() { flush(); }
-    Writer(const Writer&) = delete;
-    Writer& operator=(const Writer&) = delete;
+    explicit Writer(AccessLog& log) : buffer_(log.queue_) {}
 
     void write(const AccessRecord& record) {
-      append_access_line(record, buffer_);
-      ++lines_;
-      if (buffer_.size() >= kBuffer) flush();
+      append_access_line(record, buffer_.bytes());
+      buffer_.entry_ended();
     }
     // Hands over what there is. Called about every half second by the thread's timer.
-    void flush();
+    void flush() { buffer_.flush(); }
 
    private:
-    static constexpr std::size_t kBuffer = std::size_t{32} << 10;
-    AccessLog& log_;
-    std::string buffer_;
-    std::uint64_t lines_ = 0;
+    LogBuffer buffer_;
   };
 
-  [[nodiscard]] std::uint64_t dropped_lines() const {
-    return dropped_.load(std::memory_order_relaxed);
-  }
+  [[nodiscard]] std::uint64_t dropped_lines() const { return queue_.dropped_entries(); }
 
  private:
   AccessLog(int file, bool owned);
-  std::string hand_over(std::string buffer, std::uint64_t lines);
-  void run();
+  void write_out(std::string_view lines) const;
 
   int file_;
   bool owned_;
-  std::atomic<std::uint64_t> dropped_{0};
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<std::string> waiting_;
-  std::vector<std::string> spare_;  // emptied buffers, to be used again
-  std::size_t waiting_bytes_ = 0;
-  bool ending_ = false;
-  std::thread thread_;
+  LogQueue queue_;
 };
 
 }  // namespace pointsman

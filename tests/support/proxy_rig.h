@@ -56,6 +56,7 @@ class ProxyRig {
                                                                   .resolver = resolver_,
                                                                   .metrics = *metrics_,
                                                                   .access_log = nullptr,
+                                                                  .decision_log = decision_log,
                                                                   .append_models = append_models,
                                                                   .refresh_models = refresh_models,
                                                                   .orca_report = orca_report,
@@ -96,6 +97,7 @@ class ProxyRig {
   }
 
   PromptModels* models = nullptr;
+  DecisionLog* decision_log = nullptr;  // to be set before start()
   std::function<void(std::string& out)> append_models;
   std::function<void(Reactor& reactor, std::function<void()> done)> refresh_models;
   std::function<void(ReplicaIndex replica, std::string_view value)> orca_report;

@@ -74,6 +74,7 @@ class AdminSiteTest : public testing::Test {
                      .metrics = metrics_,
                      .scraper = nullptr,
                      .access_log = nullptr,
+                     .decision_log = nullptr,
                      .ready = [this] { return ready_; },
                      .clock = clock_,
                      .version = "1.2.3"};

@@ -488,6 +488,7 @@ struct BareServer {
                                                                       .resolver = resolver,
                                                                       .metrics = metrics,
                                                                       .access_log = nullptr,
+                                                                      .decision_log = nullptr,
                                                                       .append_models = nullptr,
                                                                       .refresh_models = nullptr,
                                                                       .orca_report = nullptr});

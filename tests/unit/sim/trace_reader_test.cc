@@ -149,5 +149,157 @@ TEST_F(Trace, FaultsAreToldWithTheirLine) {
   EXPECT_NE(error.find("cannot be read"), std::string::npos) << error;
 }
 
+constexpr char kHeader[] =
+    R"({"pointsman_decision_log":1,"start":"2026-01-31T12:00:00.000Z","block_tokens":16,"sample":1})"
+    "\n";
+
+// One hash per block behind the prefix.
+std::string hashes(int count) {
+  std::string text = ",\"hashes\":\"";
+  for (int i = 0; i < count; ++i) text += "00000000000000ff";
+  return text + "\"";
+}
+
+TEST_F(Trace, TheDecisionLogIsReadInTheOrderOfArrival) {
+  // A long answer ends, and is written down, behind one that came after it.
+  write(kHeader +
+        std::string(R"({"n":0,"t":5.5,"model":"a \"t\":1 b","session":"00000000000000aa",)"
+                    R"("estimated_tokens":100,"max_tokens":64,"status":200,"output_tokens":7})"
+                    "\n"
+                    R"({"n":1,"t":2,"estimated_tokens":30,"prompt_tokens":40,"status":200,)"
+                    R"("output_events":900,"later":{"candidates":[{"a":1}]}})"
+                    "\n"
+                    R"({"n":2,"t":6,"estimated_tokens":30,"status":200,"stream":false})"
+                    "\n"
+                    R"({"n":3,"t":7,"estimated_tokens":30,"status":503})"
+                    "\n"
+                    R"({"n":4,"t":8,"estimated_tokens":30,"status":499,"output_events":3})"
+                    "\n"));
+  const std::vector<TraceRequest> requests = read();
+  ASSERT_EQ(requests.size(), 4U) << "one was not served; " << error;
+  EXPECT_EQ(requests[0].at, Duration{});
+  EXPECT_EQ(requests[0].prompt_tokens, 40U) << "as the engine counted";
+  EXPECT_EQ(requests[0].output_tokens, 900U) << "events stand for tokens where nobody counted";
+  EXPECT_EQ(requests[0].max_tokens, 0U) << "no limit";
+  EXPECT_EQ(requests[0].session_key, 0U);
+  EXPECT_EQ(requests[1].at, std::chrono::milliseconds(3'500));
+  EXPECT_EQ(requests[1].prompt_tokens, 100U);
+  EXPECT_EQ(requests[1].output_tokens, 7U);
+  EXPECT_EQ(requests[1].max_tokens, 64U);
+  EXPECT_EQ(requests[1].session_key, 0xaaU);
+  EXPECT_EQ(requests[2].output_tokens, 1U) << "an answer without tokens";
+  EXPECT_EQ(requests[3].output_tokens, 3U) << "of a client that left";
+}
+
+TEST_F(Trace, PromptsOfTheDecisionLogFormATree) {
+  write(kHeader +
+        // 10 whole blocks and 8 tokens, answered by 20.
+        std::string(R"({"n":0,"t":0,"session":"0a","estimated_tokens":168,"status":200,)"
+                    R"("output_tokens":20,"blocks":10)") +
+        hashes(10) + "}\n" +
+        // Its session goes on: behind prompt and answer, 188 tokens.
+        R"({"n":1,"t":1,"session":"0a","estimated_tokens":320,"status":200,"output_tokens":5,)" +
+        R"("blocks":20,"prefix":[0,10])" + hashes(10) + "}\n" +
+        // Another session has the first six blocks.
+        R"({"n":2,"t":2,"session":"0b","estimated_tokens":160,"status":200,"output_tokens":1,)" +
+        R"("blocks":10,"prefix":[0,6])" + hashes(4) + "}\n" +
+        // And one all blocks of the first, but not its answer: it asks the same.
+        R"({"n":3,"t":3,"session":"0a","estimated_tokens":168,"status":200,"output_tokens":9,)" +
+        R"("blocks":10,"prefix":[0,10]})" + "\n");
+  const std::vector<TraceRequest> requests = read();
+  ASSERT_EQ(requests.size(), 4U) << error;
+  const auto ends = [&](std::size_t i) {
+    std::vector<std::uint32_t> list;
+    for (const ContentRun& run : requests[i].content) list.push_back(run.end);
+    return list;
+  };
+  using Ends = std::vector<std::uint32_t>;
+  EXPECT_EQ(ends(0), (Ends{96, 188})) << "what the other session has as well, and its own";
+  EXPECT_EQ(ends(1), (Ends{96, 188, 325}));
+  EXPECT_EQ(ends(2), (Ends{96, 161}));
+  EXPECT_EQ(ends(3), (Ends{96, 160, 177}));
+  EXPECT_TRUE(is_shareable(requests[0].content[0].id));
+  EXPECT_FALSE(is_shareable(requests[0].content[1].id));
+  for (std::size_t i = 1; i < 4; ++i) {
+    EXPECT_EQ(requests[i].content[0].id, requests[0].content[0].id);
+  }
+  EXPECT_EQ(requests[1].content[1].id, requests[0].content[1].id);
+  EXPECT_EQ(requests[3].content[1].id, requests[0].content[1].id);
+  EXPECT_NE(requests[2].content[1].id, requests[0].content[1].id);
+  EXPECT_NE(requests[3].content[2].id, requests[1].content[2].id);
+}
+
+TEST_F(Trace, BlocksOfTheDecisionLogAreStretchedToTheEnginesCount) {
+  // The router took the prompt for 100 tokens in 5 blocks, the engine counted 150: 30 a block.
+  write(kHeader +
+        std::string(R"({"n":0,"t":0,"estimated_tokens":100,"prompt_tokens":150,"status":200,)"
+                    R"("output_tokens":1,"blocks":5,"block_tokens":20)") +
+        hashes(5) + "}\n" +
+        R"({"n":1,"t":1,"estimated_tokens":80,"prompt_tokens":130,"status":200,)" +
+        R"("output_tokens":1,"blocks":4,"block_tokens":20,"prefix":[0,3])" + hashes(1) + "}\n");
+  const std::vector<TraceRequest> requests = read();
+  ASSERT_EQ(requests.size(), 2U) << error;
+  EXPECT_EQ(requests[1].content[0].end, 90U);
+  EXPECT_EQ(requests[1].content[0].id, requests[0].content[0].id);
+  EXPECT_EQ(requests[1].content[1].end, 131U);
+}
+
+TEST_F(Trace, DecisionLogsMayBePutBehindEachOtherAndBePartsOfOne) {
+  const std::string line = R"({"n":7,"t":10,"estimated_tokens":64,"status":200,"output_tokens":1,)"
+                           R"("blocks":4,"prefix":[3,2])" +
+                           hashes(2) + "}\n";
+  std::string later = kHeader;
+  later.replace(later.find("12:00:00"), 8, "12:00:01");
+  // The second file of the same line is of a second later; request 3 is in neither.
+  write(later + line + kHeader + line + line);
+  const std::vector<TraceRequest> requests = read();
+  ASSERT_EQ(requests.size(), 3U) << error;
+  EXPECT_EQ(requests[2].at, std::chrono::seconds(1));
+  EXPECT_EQ(requests[0].content[0].end, 32U);
+  EXPECT_EQ(requests[0].content[0].id, requests[1].content[0].id) << "what is missing is the same";
+  EXPECT_NE(requests[0].content[1].id, requests[1].content[1].id);
+  EXPECT_NE(requests[0].content[0].id, requests[2].content[0].id) << "of another file";
+}
+
+TEST_F(Trace, FaultsOfTheDecisionLogAreToldWithTheirLine) {
+  const auto error_of = [this](const std::string& line) {
+    write(kHeader + std::string("{\"n\":0,\"t\":0,\"estimated_tokens\":3,\"status\":200}\n") +
+          line + "\n");
+    EXPECT_TRUE(read().empty());
+    return error;
+  };
+  const std::string good = R"("n":1,"t":1,"estimated_tokens":9,"status":200)";
+  const std::string where = path + ":3: is no line of the decision log (docs/decision_log.md): it ";
+  EXPECT_EQ(error_of("what"), where + "is not a JSON object");
+  EXPECT_EQ(error_of("{" + good), where + "does not end as a JSON object does");
+  EXPECT_EQ(error_of(R"({"t":1,"estimated_tokens":9,"status":200})"),
+            where + "has no number of \"n\"");
+  EXPECT_EQ(error_of(R"({"n":1,"estimated_tokens":9,"status":200})"), where + "has no time \"t\"");
+  EXPECT_EQ(error_of(R"({"n":1,"t":-1,"estimated_tokens":9,"status":200})"),
+            where + "has no time \"t\"");
+  EXPECT_EQ(error_of("{" + good + R"(,"prompt_tokens":1.5})"),
+            where + "has no number of \"prompt_tokens\"");
+  EXPECT_EQ(error_of("{" + good + R"(,"session":"xyz"})"),
+            where + "has a \"session\" that is no hash");
+  EXPECT_EQ(error_of("{" + good + R"(,"prefix":[1]})"),
+            where + "has a \"prefix\" that is no [request, blocks]");
+  const std::string uneven = where +
+                             "has not one hash for each of its \"blocks\" behind the "
+                             "\"prefix\"";
+  EXPECT_EQ(error_of("{" + good + R"(,"blocks":2})"), uneven);
+  EXPECT_EQ(error_of("{" + good + R"(,"blocks":2,"prefix":[0,3]})"), uneven);
+  EXPECT_EQ(error_of("{" + good + R"(,"prefix":[0,3]})"), uneven);
+
+  write(R"({"pointsman_decision_log":2,"start":"2026-01-31T12:00:00.000Z"})");
+  EXPECT_TRUE(read().empty());
+  EXPECT_NE(error.find(":1: is no line of the decision log (docs/decision_log.md): it begins a "
+                       "decision log of another version (known: 1)"),
+            std::string::npos)
+      << error;
+  write(R"({"pointsman_decision_log":1})");
+  EXPECT_TRUE(read().empty());
+  EXPECT_NE(error.find(":1:"), std::string::npos) << error;
+}
+
 }  // namespace
 }  // namespace pointsman::sim
