@@ -34,8 +34,12 @@ void calibrate(CalibrateFlags& flags) {
 void add_simulate_calibrate_command(CLI::App& simulate) {
   const auto flags = std::make_shared<CalibrateFlags>();
   CLI::App* command = simulate.add_subcommand(
-      "calibrate", "Fit an engine's constants to the access log of `pointsman serve`");
-  command->add_option("log", flags->log, "The access log (docs/admin.md)")->required();
+      "calibrate",
+      "Fit an engine's constants to the access log or the decision log of `pointsman serve`");
+  command
+      ->add_option("log", flags->log,
+                   "The access log (docs/admin.md), or the decision log (docs/decision_log.md)")
+      ->required();
   sim::CalibrateOptions& options = flags->calibrate;
   command->add_option("--replica", options.replica, "Only requests of the replica with this URL");
   command

@@ -59,6 +59,24 @@ void add_simulate_flags(CLI::App& command, SimulateFlags& flags) {
   command.add_option("--csv", flags.csv, "Write the rows to this file");
 }
 
+void add_trace_flag(CLI::App& command, std::string& trace) {
+  command
+      .add_option("--trace", trace,
+                  "Requests of this file in place of the scenario's: a trace or a decision log "
+                  "(docs/scenario.md, arrivals.trace)")
+      ->check(CLI::ExistingFile);
+}
+
+void set_trace(sim::Scenario& scenario, const std::string& trace,
+               std::optional<std::uint32_t> requests) {
+  sim::ArrivalsSpec& arrivals = scenario.arrivals;
+  if (!trace.empty()) {
+    arrivals.kind = sim::ArrivalKind::kTrace;
+    arrivals.trace = trace;
+  }
+  if (arrivals.kind == sim::ArrivalKind::kTrace && requests) arrivals.trace_requests = *requests;
+}
+
 void show_report(const sim::Report& report, const SimulateFlags& flags) {
   std::fputs(sim::report_text(report).c_str(), stdout);
   write_file(flags.json, sim::report_json(report));

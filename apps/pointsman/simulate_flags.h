@@ -1,6 +1,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
 #include <string>
 
 #include "core/registry.h"
@@ -31,6 +33,12 @@ void add_simulate_tune_command(CLI::App& simulate);
                                                          const Registry& registry);
 
 void add_simulate_flags(CLI::App& command, SimulateFlags& flags);
+
+// The flag --trace, and what it does: the requests of that file, where one is named, take the place
+// of the scenario's. `requests`: the first so many of a trace, however it was named.
+void add_trace_flag(CLI::App& command, std::string& trace);
+void set_trace(sim::Scenario& scenario, const std::string& trace,
+               std::optional<std::uint32_t> requests);
 
 // Prints the report and writes the files that were asked for. Throws CLI::RuntimeError where one
 // cannot be written.

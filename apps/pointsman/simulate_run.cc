@@ -19,6 +19,7 @@ namespace {
 struct RunFlags {
   SimulateFlags common;
   std::string scenario;
+  std::string trace;
   std::vector<std::string> policies;
   std::optional<std::uint32_t> requests;
   bool keys = false;
@@ -58,6 +59,7 @@ void run_scenario(const RunFlags& flags) {
   if (options.sharing) sim::set_sharing(*scenario, *options.sharing);
   if (options.quick) scenario->measure.requests = 2'000;
   if (flags.requests) scenario->measure.requests = *flags.requests;
+  set_trace(*scenario, flags.trace, flags.requests);
   const std::vector<sim::Arm> arms = arms_of(flags, std::move(loaded.arms), registry);
 
   sim::CompareOptions compare;
@@ -101,6 +103,7 @@ void add_simulate_run_command(CLI::App& simulate) {
       ->add_option("--policy", flags->policies,
                    "Policies to compare, separated by commas, in place of the file's arms")
       ->delimiter(',');
+  add_trace_flag(*command, flags->trace);
   command->add_option("--requests", flags->requests, "Length of a run, in place of the scenario's")
       ->check(CLI::Range(1U, 1'000'000'000U));
   command->add_flag("--keys", flags->keys, "Print docs/scenario.md instead");

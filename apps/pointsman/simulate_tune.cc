@@ -23,12 +23,6 @@ struct TuneFlags {
   std::optional<std::uint32_t> requests;
 };
 
-void set_trace(sim::Scenario& scenario, const TuneFlags& flags) {
-  if (flags.trace.empty()) return;
-  scenario.arrivals.kind = sim::ArrivalKind::kTrace;
-  scenario.arrivals.trace = flags.trace;
-}
-
 void tune(TuneFlags& flags) {
   const Registry registry = make_registry();
   sim::Scenario scenario = load_scenario_argument(flags.scenario, registry).scenario;
@@ -37,11 +31,9 @@ void tune(TuneFlags& flags) {
     sim::set_replicas(scenario, static_cast<std::uint32_t>(*options.replicas));
   }
   if (options.sharing) sim::set_sharing(scenario, *options.sharing);
-  set_trace(scenario, flags);
   if (options.quick) scenario.measure.requests = 2'000;
   if (flags.requests) scenario.measure.requests = *flags.requests;
-  const bool traced = scenario.arrivals.kind == sim::ArrivalKind::kTrace;
-  if (traced && flags.requests) scenario.arrivals.trace_requests = *flags.requests;
+  set_trace(scenario, flags.trace, flags.requests);
 
   sim::TuneOptions& search = flags.tune;
   search.final_seeds = sim::seeds_or(options, 20, 6);
@@ -78,10 +70,7 @@ void add_simulate_tune_command(CLI::App& simulate) {
       ->add_option("scenario", flags->scenario,
                    "One of " + scenario_preset_names() + ", or a scenario file (docs/scenario.md)")
       ->required();
-  command
-      ->add_option("--trace", flags->trace,
-                   "Requests of this file (docs/scenario.md) in place of the scenario's")
-      ->check(CLI::ExistingFile);
+  add_trace_flag(*command, flags->trace);
   command
       ->add_option("--measure", flags->tune.measure,
                    "The time to make less, by its key in the JSON file")

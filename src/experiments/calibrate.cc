@@ -172,8 +172,7 @@ std::string left_out(const MeasuredRequests& log) {
 }
 
 Error too_few(const std::string& path, const MeasuredRequests& log, const std::string& what) {
-  return {ErrorKind::kClient,
-          path + ":" + std::to_string(log.lines) + ": too few requests: " + what + left_out(log)};
+  return {ErrorKind::kClient, path + ": too few requests: " + what + left_out(log)};
 }
 
 // Four significant digits, as a scenario file takes them.

@@ -24,7 +24,7 @@ struct Calibration {
   std::string scenario;  // keys of a scenario file
 };
 
-// Fits an engine's constants (sim/engine_config.h) to the access log of `pointsman serve`: of four
+// Fits an engine's constants (sim/engine_config.h) to a log of `pointsman serve`: of four
 // requests in five, and tells how well the constants predict the fifth. Intervals are those of a
 // bootstrap over requests (Efron, 1979). Errors name the file, and the line where there is one.
 [[nodiscard]] Result<Calibration> run_calibrate(const std::string& path,

@@ -81,12 +81,12 @@ class Collector {
     Line line;
     const std::string_view wrong = read_line(text, line);
     if (!wrong.empty()) return std::string(wrong);
-    if (line.status < 0) return "has no \"status\"";
-    if (!(line.whole_ms >= 0)) return "has no \"whole_ms\"";
     std::optional<double> at = read_utc_time(line.at);
     // The decision log says when a request came, the access log when it ended.
     if (header_ && line.t >= 0) at = header_->start_s + line.t + line.whole_ms * 1e-3;
     if (!at) return header_ ? "has no time \"t\"" : "has no time \"at\"";
+    if (line.status < 0) return "has no \"status\"";
+    if (!(line.whole_ms >= 0)) return "has no \"whole_ms\"";
     ++all_.lines;
     if (line.status != 200 || line.replica.empty() || !line.error.empty()) {
       ++all_.failed;

@@ -292,10 +292,12 @@ void Exchange::drop_request() {
   client_->input().release_if_empty();
   has_request_ = false;
   body_.release_memory();
-  // The decision log is told of the blocks at the end.
-  if (event_stream_ && !logged_ && facts_.blocks.capacity() > kFewBlocks) {
-    std::vector<BlockHash>().swap(facts_.blocks);
-  }
+  if (!event_stream_ || facts_.blocks.capacity() <= kFewBlocks) return;
+  // The decision log is told of them at the end.
+  if (logged_ && facts_.blocks.size() <= DecisionLog::kMostBlocks) return;
+  std::vector<BlockHash> kept;
+  if (logged_) kept.assign(facts_.blocks.begin(), facts_.blocks.begin() + DecisionLog::kMostBlocks);
+  facts_.blocks.swap(kept);
 }
 
 void Exchange::forward(std::string_view bytes) {

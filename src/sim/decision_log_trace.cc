@@ -240,8 +240,8 @@ void DecisionLogTrace::finish() {
   for (std::uint32_t i = 0; i < nodes_.size(); ++i) {
     if (nodes_[i].served) order_.push_back(i);
   }
-  std::stable_sort(order_.begin(), order_.end(), [this](std::uint32_t a, std::uint32_t b) {
-    return nodes_[a].at_s < nodes_[b].at_s;
+  std::sort(order_.begin(), order_.end(), [this](std::uint32_t a, std::uint32_t b) {
+    return std::pair(nodes_[a].at_s, a) < std::pair(nodes_[b].at_s, b);
   });
 }
 

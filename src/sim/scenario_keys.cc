@@ -183,7 +183,9 @@ std::vector<Key<Scenario>> make_scenario_keys() {
            "Poisson.")
       .add("users", &ArrivalsSpec::users, 0, 10'000'000, "Of a closed loop.")
       .add("trace", &ArrivalsSpec::trace, "path", "from the folder of the scenario file", &any_text,
-           "Mooncake JSONL, BurstGPT CSV or Azure LLM inference CSV; told by its first line.")
+           "Mooncake JSONL, BurstGPT CSV, Azure LLM inference CSV or a decision log of `pointsman "
+           "serve` "
+           "(docs/decision_log.md); told by its first line.")
       .add("trace_speed", &ArrivalsSpec::trace_speed, 1e-6, 1e6,
            "2: the trace's requests come twice as fast.")
       .add("trace_skip", &ArrivalsSpec::trace_skip, 0, 4'000'000'000,

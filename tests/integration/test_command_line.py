@@ -33,6 +33,7 @@ def test_the_list_of_metrics_is_what_the_program_shows(start, tmp_path):
     log = tmp_path / "access.log"
     words = ["serve", "--replicas", "http://127.0.0.1:9", "--listen", "127.0.0.1:0"]
     words += ["--admin", "127.0.0.1:0", "--threads", "1", "--access-log", log]
+    words += ["--decision-log", tmp_path / "decisions.log"]
     router = start(Listening([POINTSMAN, *words], ports=("listening", "admin")))
     with Client(router.urls["admin"]) as client:
         text = client.get("/metrics").body.decode()

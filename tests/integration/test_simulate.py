@@ -422,7 +422,7 @@ def test_calibrate_finds_what_a_step_costs(tmp_path):
         ("", ":1: there is no request in this file"),
         ("TIMESTAMP,ContextTokens,GeneratedTokens\n", ":1: is not a line of the access log"),
         (access_line(0, 9, 9, 9, 9) + "{}\n", ":2: is not a line of the access log"),
-        (access_line(0, 9, 9, 9, 9) * 9, ":9: too few requests: 9 of 9 can be used, 50 are needed"),
+        (access_line(0, 9, 9, 9, 9) * 9, ": too few requests: 9 of 9 can be used, 50 are needed"),
     ],
 )
 def test_calibrate_refuses_other_files(tmp_path, text, said):
@@ -450,4 +450,4 @@ def test_tune_measures_a_trace_on_the_half_that_the_search_has_not_seen(tmp_path
     trace.write_text("\n".join(rows[:150]) + "\n")
     done = simulate("tune", "set_a", "--trace", trace, "--quick")
     assert done.returncode == 1
-    assert f"{trace}:149: too few requests" in done.stderr
+    assert f"{trace}: has 149 requests to replay, too few" in done.stderr

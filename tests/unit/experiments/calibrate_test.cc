@@ -185,6 +185,34 @@ TEST_F(Calibrate, AFewStalledRequestsDoNotMoveTheConstants) {
   EXPECT_FALSE(told(*found, "engine.sequence_s")) << "never two requests at once";
 }
 
+TEST_F(Calibrate, TheDecisionLogSaysTheSame) {
+  std::string access;
+  std::string decisions =
+      "{\"pointsman_decision_log\":1,\"start\":\"2026-01-31T00:00:00.000Z\",\"block_tokens\":16}\n";
+  for (int i = 0; i < 100; ++i) {
+    const std::string line = lonely_line(i, 0);
+    access += line;
+    // There the times are those of the ends, half a minute apart.
+    const std::string key = "\"whole_ms\":";
+    const double whole_ms = std::stod(line.substr(line.find(key) + key.size()));
+    char begin[64];
+    std::snprintf(begin, sizeof begin, "{\"n\":%d,\"t\":%.6f,", i, i * 30 - whole_ms * 1e-3 + 60);
+    decisions += begin + line.substr(line.find("\"model\""));
+  }
+  const Result<Calibration> one = of_text(access);
+  const Result<Calibration> other = of_text(decisions);
+  ASSERT_TRUE(one) << one.error().message;
+  ASSERT_TRUE(other) << other.error().message;
+  EXPECT_EQ(one->scenario, other->scenario);
+
+  const Result<Calibration> broken = of_text(decisions + "{\"n\":100,\"status\":200}\n");
+  ASSERT_FALSE(broken);
+  EXPECT_EQ(broken.error().message,
+            path_ +
+                ":102: is not a line of the decision log (docs/decision_log.md): it has no time "
+                "\"t\"");
+}
+
 TEST_F(Calibrate, WhatIsNoAccessLogIsRefusedWithItsLine) {
   const std::string good = lonely_line(1, 0);
   const std::pair<std::string, std::string> cases[] = {
@@ -220,7 +248,7 @@ TEST_F(Calibrate, TooSmallALogIsRefusedAndWhatIsMissingSaid) {
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().message,
             path_ +
-                ":100: too few requests: 30 of 100 can be used, 50 are needed; 70 do not say how "
+                ": too few requests: 30 of 100 can be used, 50 are needed; 70 do not say how "
                 "many tokens there were (clients ask a stream for that with stream_options: "
                 "{include_usage: true})");
 }
