@@ -127,11 +127,13 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   void release_charge(Feedback::Event event, TimePoint now);
   void finish(ClientConnection::Ending ending);
   void finish(ClientConnection::Ending ending, TimePoint now);
-  void write_log(TimePoint now);
-  void log_decision(TimePoint now);
   void note_length(bool stream, TimePoint now);
   void wait(Wait what, Duration limit);
   void on_timeout();
+
+  // exchange_log.cc: its lines in the logs
+  void write_log(TimePoint now);
+  void log_decision(TimePoint now);
 
   // exchange_own.cc: what the router answers by itself
   void answer_ready(bool alive_only);
