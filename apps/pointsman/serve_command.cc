@@ -14,7 +14,6 @@
 #include "base/json_writer.h"
 #include "commands.h"
 #include "config_flags.h"
-#include "features/chat_request.h"
 #include "feeds/feeds.h"
 #include "feeds/orca_reports.h"
 #include "http/url.h"
@@ -161,15 +160,13 @@ class Serve {
   void open_decision_log() {
     const DecisionLogConfig& wanted = config().decision_log;
     if (wanted.path == "off") return;
-    const FeatureOptions features{.block_bytes = config().features.block_bytes,
-                                  .bytes_per_token = config().features.bytes_per_token};
     Result<std::unique_ptr<DecisionLog>> opened =
         DecisionLog::open({.path = wanted.path,
                            .sample = wanted.sample,
                            .max_bytes = wanted.max_bytes,
                            .keep = wanted.keep,
                            .key = wanted.key,
-                           .block_tokens = features.block_tokens()},
+                           .block_tokens = text_block_tokens(config())},
                           Reactor::steady_clock().now(), std::chrono::system_clock::now());
     if (!opened) fail(opened.error().message);
     decision_log_ = std::move(*opened);

@@ -7,6 +7,12 @@
 
 namespace pointsman {
 
+std::uint32_t text_block_tokens(const Config& config) {
+  return FeatureOptions{.block_bytes = config.features.block_bytes,
+                        .bytes_per_token = config.features.bytes_per_token}
+      .block_tokens();
+}
+
 Router::Options router_options(const Config& config, std::uint64_t seed) {
   Router::Options options;
   options.segregation.long_context_tokens = config.segregation.long_context_tokens;
@@ -18,9 +24,7 @@ Router::Options router_options(const Config& config, std::uint64_t seed) {
   options.index.seed = seed;
   options.pins.capacity = config.responses.capacity;
   options.pins.max_age = config.responses.max_age;
-  options.block_tokens = FeatureOptions{.block_bytes = config.features.block_bytes,
-                                        .bytes_per_token = config.features.bytes_per_token}
-                             .block_tokens();
+  options.block_tokens = text_block_tokens(config);
   options.seed = seed;
   return options;
 }

@@ -15,6 +15,8 @@ namespace pointsman {
 
 // The configuration in the terms of each part of the router. Nothing is decided here.
 
+// Tokens of one block of text, until more is known of a model.
+[[nodiscard]] std::uint32_t text_block_tokens(const Config& config);
 [[nodiscard]] Router::Options router_options(const Config& config, std::uint64_t seed);
 [[nodiscard]] HealthOptions health_options(const Config& config);
 [[nodiscard]] Feeds::Options feeds_options(const Config& config, std::uint64_t seed);

@@ -51,6 +51,7 @@ void Exchange::log_decision(TimePoint now) {
   record.session = facts_.session_key;
   record.estimated_tokens = facts_.prompt_tokens;
   record.max_tokens = facts_.max_output_tokens;
+  record.expected_output_tokens = facts_.expected_output_tokens;
   record.block_tokens = facts_.block_tokens;
   record.blocks = facts_.blocks;
   record.tries = tries_;

@@ -208,11 +208,18 @@ void DecisionLogTrace::place(Node& node, std::uint32_t estimated_tokens,
       node.begin = static_cast<std::uint32_t>(answered);
     }
   }
+  // The log rounds the tokens of a block; that the blocks fill all of the estimate but a part of
+  // one block says more.
+  const double whole = estimated_tokens;
+  double tokens = block_tokens;
+  if (node.blocks > 0) {
+    tokens = std::min(tokens, whole / node.blocks);
+    tokens = std::max(tokens, std::min(tokens + 0.5, whole / (node.blocks + 1.0)));
+  }
   // What the estimate says of its own blocks, and the engine's count.
-  const double estimated = static_cast<double>(estimated_tokens) -
-                           static_cast<double>(node.shared_blocks) * block_tokens;
+  const double estimated = whole - node.shared_blocks * tokens;
   const double counted = node.prompt_tokens - node.block_begin;
-  node.block_tokens = block_tokens * (estimated > 0 ? counted / estimated : 1.0);
+  node.block_tokens = tokens * (estimated > 0 ? counted / estimated : 1.0);
 }
 
 // Tokens in front of the node's block of that number.

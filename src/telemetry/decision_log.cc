@@ -36,6 +36,7 @@ struct Packed {
   std::uint64_t session;
   std::uint32_t estimated_tokens;
   std::uint32_t max_tokens;
+  std::uint32_t expected_output_tokens;
   std::uint32_t block_tokens;
   std::uint32_t predicted_cached;
   std::uint32_t tries;
@@ -235,6 +236,9 @@ class DecisionLog::File {
     }
     line.number(",\"estimated_tokens\":", r.estimated_tokens);
     if (r.max_tokens > 0) line.number(",\"max_tokens\":", r.max_tokens);
+    if (r.expected_output_tokens > 0) {
+      line.number(",\"expected_output_tokens\":", r.expected_output_tokens);
+    }
     if (!record_.blocks.empty()) {
       line.number(",\"blocks\":", record_.blocks.size());
       if (r.block_tokens != block_tokens_) line.number(",\"block_tokens\":", r.block_tokens);
@@ -350,6 +354,7 @@ void DecisionLog::Writer::write(const DecisionRecord& record) {
                 .session = record.session,
                 .estimated_tokens = record.estimated_tokens,
                 .max_tokens = record.max_tokens,
+                .expected_output_tokens = record.expected_output_tokens,
                 .block_tokens = record.block_tokens,
                 .predicted_cached = record.predicted_cached,
                 .tries = record.tries,

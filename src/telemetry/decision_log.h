@@ -23,16 +23,17 @@ namespace pointsman {
 struct DecisionRecord {
   TimePoint arrived{};  // its head was complete
   std::string_view model;
-  std::string_view pool;               // of the replica
-  std::string_view replica;            // URL of the last one tried; empty: there was none
-  std::string_view reason;             // why that one (core/decision.h)
-  std::string_view error;              // as in the access log; empty: none
-  std::uint64_t session = 0;           // Features::session_key
-  std::uint32_t estimated_tokens = 0;  // of the prompt, as the decision saw it
-  std::uint32_t max_tokens = 0;        // the client's limit; 0: none
-  std::uint32_t block_tokens = 16;     // of each of the blocks
-  std::span<const BlockHash> blocks;   // Features::blocks
-  std::uint32_t predicted_cached = 0;  // tokens, on the replica
+  std::string_view pool;                     // of the replica
+  std::string_view replica;                  // URL of the last one tried; empty: there was none
+  std::string_view reason;                   // why that one (core/decision.h)
+  std::string_view error;                    // as in the access log; empty: none
+  std::uint64_t session = 0;                 // Features::session_key
+  std::uint32_t estimated_tokens = 0;        // of the prompt, as the decision saw it
+  std::uint32_t max_tokens = 0;              // the client's limit; 0: none
+  std::uint32_t expected_output_tokens = 0;  // as the decision saw it; 0: nothing was known
+  std::uint32_t block_tokens = 16;           // of each of the blocks
+  std::span<const BlockHash> blocks;         // Features::blocks
+  std::uint32_t predicted_cached = 0;        // tokens, on the replica
   std::uint32_t tries = 0;
   std::int32_t status = 0;          // sent to the client; 499: it left before
   bool stream = false;              // of the answer

@@ -34,6 +34,7 @@ DecisionRecord example() {
   record.session = 0xabc;
   record.estimated_tokens = 55;
   record.max_tokens = 256;
+  record.expected_output_tokens = 90;
   record.blocks = blocks;
   record.predicted_cached = 32;
   record.tries = 1;
@@ -100,7 +101,7 @@ constexpr char kHeader[] =
 TEST_F(DecisionLogFile, IsWhatItsPageSays) {
   const std::string line =
       R"({"n":0,"t":12.345678,"model":"m","session":"e184b101a0e14b0c","estimated_tokens":55,)"
-      R"("max_tokens":256,"blocks":3,)"
+      R"("max_tokens":256,"expected_output_tokens":90,"blocks":3,)"
       R"("hashes":"7028bea91af16b81b5112d09614a2a7d50f5f387dc0842de")";
   EXPECT_EQ(write({example()}), kHeader + line + kRest);
 }
