@@ -13,5 +13,6 @@ void add_policies_command(CLI::App& app);
 void add_replica_command(CLI::App& app);
 void add_serve_command(CLI::App& app);
 void add_simulate_command(CLI::App& app);
+void add_tokenize_command(CLI::App& app);
 
 }  // namespace pointsman

@@ -7,10 +7,16 @@
 
 #include "commands.h"
 #include "core/registry.h"
+#include "tokens/tokenizer.h"
 
 namespace {
 
-constexpr const char* kVersion = "pointsman " POINTSMAN_VERSION;
+// Names the one part that a build may be without.
+std::string version_text() {
+  return std::string("pointsman " POINTSMAN_VERSION) +
+         (pointsman::token_ids_built() ? ", with token ids" : ", without token ids");
+}
+
 // Of a command line that cannot be understood; a configuration that cannot be used is 1.
 constexpr int kUsageError = 2;
 
@@ -26,7 +32,7 @@ const CLI::App* command_of(const CLI::App& app, const std::string& name) {
 std::optional<int> answer_first_word(const CLI::App& app, const std::string& word,
                                      const std::string& next) {
   if (word == "version") {
-    std::puts(kVersion);
+    std::puts(version_text().c_str());
     return 0;
   }
   if (word == "help") {
@@ -70,7 +76,7 @@ std::string nearest_flags(const CLI::App& app, const std::vector<std::string>& w
 
 int main(int argc, char** argv) {
   CLI::App app{"pointsman: a load balancer and router for LLM inference", "pointsman"};
-  app.set_version_flag("--version", kVersion);
+  app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
   pointsman::add_serve_command(app);
   pointsman::add_check_command(app);
@@ -78,6 +84,7 @@ int main(int argc, char** argv) {
   pointsman::add_policies_command(app);
   pointsman::add_replica_command(app);
   pointsman::add_simulate_command(app);
+  pointsman::add_tokenize_command(app);
   if (argc > 1) {
     const std::optional<int> status = answer_first_word(app, argv[1], argc > 2 ? argv[2] : "");
     if (status) return *status;

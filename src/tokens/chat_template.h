@@ -11,9 +11,9 @@ namespace pointsman {
 
 // The members of a chat request that its prompt is made of, as the JSON texts that the client sent.
 struct ChatPrompt {
-  std::string_view messages;   // an array
-  std::string_view tools;      // an array; empty: none
-  std::string_view variables;  // "chat_template_kwargs", an object; empty: none
+  std::string_view messages{};   // an array
+  std::string_view tools{};      // an array; empty: none
+  std::string_view variables{};  // "chat_template_kwargs", an object; empty: none
   bool add_generation_prompt = true;
   bool continue_final_message = false;
 };

@@ -251,7 +251,7 @@ def test_a_port_in_use_is_named_with_its_remedy(port):
 
 
 def test_the_version_is_told():
-    assert re.fullmatch(r"pointsman \d+\.\d+\.\d+\n", run("--version").stdout)
+    assert re.fullmatch(r"pointsman \d+\.\d+\.\d+, with(out)? token ids\n", run("--version").stdout)
 
 
 def test_a_command_that_is_not_known_gets_the_nearest():

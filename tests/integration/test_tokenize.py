@@ -1,0 +1,143 @@
+"""`pointsman tokenize`: the ids are those of the engine and of the reference library."""
+
+import json
+import pathlib
+import random
+import subprocess
+import unicodedata
+
+import pytest
+import tokenizers
+from support import tokenizers_at_hand
+from support.processes import POINTSMAN, ROOT
+
+MODEL = ROOT / "tests/data/tokens"
+BUILT = ", with token ids" in subprocess.run(
+    [POINTSMAN, "--version"], capture_output=True, text=True
+).stdout
+needs_token_ids = pytest.mark.skipif(not BUILT, reason="this build has no token ids")
+
+
+def tokenize(*flags, lines):
+    """The answers, and the finished process."""
+    text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+    words = [POINTSMAN, "tokenize", *map(str, flags)]
+    done = subprocess.run(words, input=text, capture_output=True, text=True, timeout=300)
+    return [json.loads(line) for line in done.stdout.splitlines()], done
+
+
+def ids_of(*flags, lines):
+    answers, done = tokenize(*flags, lines=lines)
+    assert done.returncode == 0, done.stderr
+    return [answer["ids"] for answer in answers]
+
+
+@needs_token_ids
+def test_texts_and_chats_have_the_ids_of_the_engine():
+    vectors = json.loads((MODEL / "vectors-vllm.json").read_text())
+    texts = [{"text": vector["text"]} for vector in vectors["texts"]]
+    assert ids_of("--model", MODEL, lines=texts) == [vector["ids"] for vector in vectors["texts"]]
+    chats = []
+    for vector in vectors["chats"]:
+        known = ("messages", "tools", "add_generation_prompt")
+        chats.append({name: vector["request"][name] for name in known if name in vector["request"]})
+    assert ids_of("--model", MODEL, lines=chats) == [vector["ids"] for vector in vectors["chats"]]
+    assert len(texts) == 102 and len(chats) == 28
+
+
+@needs_token_ids
+def test_a_bad_line_is_named_and_the_others_are_answered():
+    lines = [
+        {"text": "Hi"},
+        "{",
+        {"text": 1},
+        {"neither": 1},
+        {"text": "a", "messages": []},
+        {"messages": [{"role": "alien", "content": "Hi"}]},
+        {"text": "Hi"},
+    ]
+    answers, done = tokenize("--model", MODEL, lines=lines)
+    assert done.returncode == 1
+    assert answers[0] == answers[6] and "ids" in answers[0]
+    assert [list(answer) for answer in answers[1:6]] == [["error"]] * 5
+    errors = done.stderr.splitlines()
+    assert [error.split(":")[0] for error in errors] == [f"line {number}" for number in range(2, 7)]
+    assert "unknown role: alien" in errors[4]
+
+
+@needs_token_ids
+def test_a_tokenizer_alone_has_no_template():
+    flags = ["--tokenizer", MODEL / "tokenizer.json"]
+    assert ids_of(*flags, lines=[{"text": "<|im_end|>"}]) == [[3]]
+    answers, done = tokenize(*flags, lines=[{"messages": []}])
+    assert done.returncode == 1 and "--model" in answers[0]["error"]
+
+
+def test_errors_have_an_exit_status():
+    _, done = tokenize(lines=[])
+    assert done.returncode == 2
+    _, done = tokenize("--model", MODEL, "--tokenizer", MODEL, lines=[])
+    assert done.returncode == 2
+    _, done = tokenize("--model", "/nowhere", lines=[])
+    assert done.returncode == 1
+    assert ("/nowhere" if BUILT else "Rust toolchain") in done.stderr
+
+
+def agreed(character):
+    """Whether all Unicode versions in use normalise the character alike: a mark that a later version
+    has brought is put in order by a library that knows it, and left alone by one that does not."""
+    later = unicodedata.ucd_3_2_0.category(character) == "Cn"
+    assigned = unicodedata.category(character) not in ("Cn", "Cs")
+    return assigned and not (later and unicodedata.combining(character))
+
+
+def random_texts(seed, count, specials):
+    """Texts that are hard to cut: runs of spaces, letters of all scripts, marks, pieces of tokens."""
+    rng = random.Random(seed)
+    words = ["the ", " a", "It's", "DON'T", "'ll", "12345", "  ", " \n", "\r\n", "\t", "!!!", "_x", "ſ"]
+    words += ["é", "e\u0301", "路由器", "한국어", "שלום", "١٢٣", "½", "ǅ", "\u00a0", "\u3000", "\u200b", "😀👩‍👩‍👧"]
+    ranges = [(0, 0x7F), (0x80, 0x24F), (0x300, 0x36F), (0x370, 0x1FFF), (0x2000, 0x33FF)]
+    ranges += [(0x4E00, 0x9FFF), (0xAC00, 0xD7A3), (0xE000, 0xFFFF), (0x10000, 0x1FFFF), (0, 0x10FFFF)]
+    for _ in range(count):
+        text = []
+        for _ in range(rng.choice([1, 3, 10, 40])):
+            kind = rng.random()
+            if kind < 0.5:
+                text.append(rng.choice(words))
+            elif kind < 0.6 and specials:
+                special = rng.choice(specials)
+                text.append(special[: rng.choice([len(special), len(special), rng.randrange(len(special) + 1)])])
+            else:
+                low, high = rng.choice(ranges)
+                characters = (chr(rng.randint(low, high)) for _ in range(rng.choice([1, 2, 5])))
+                text += filter(agreed, characters)
+        yield "".join(text)
+
+
+def compare_with_reference(file: pathlib.Path, count):
+    reference = tokenizers.Tokenizer.from_file(str(file))
+    specials = [token["content"] for token in json.loads(file.read_text())["added_tokens"]]
+    texts = list(random_texts(20, count, specials))
+    ours = ids_of("--tokenizer", file, lines=[{"text": text} for text in texts])
+    for text, ids in zip(texts, ours, strict=True):
+        assert ids == reference.encode(text).ids, repr(text)
+
+
+@needs_token_ids
+def test_random_texts_have_the_ids_of_the_reference_library():
+    compare_with_reference(MODEL / "tokenizer.json", 4000)
+
+
+@needs_token_ids
+@pytest.mark.parametrize("name", tokenizers_at_hand.PACKAGES)
+def test_well_known_tokenizers_have_the_ids_of_the_reference_library(name):
+    file = tokenizers_at_hand.tokenizer(name)
+    lines, wanted = [], []
+    for vector in tokenizers_at_hand.vectors(name)["vectors"]:
+        lines.append({"text": vector["text"]})
+        wanted.append(vector["ids"])
+        if "ids_no_special" in vector:
+            lines.append({"text": vector["text"], "add_special_tokens": False})
+            wanted.append(vector["ids_no_special"])
+    assert ids_of("--tokenizer", file, lines=lines) == wanted
+    compare_with_reference(file, 1500)
