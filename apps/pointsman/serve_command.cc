@@ -101,7 +101,14 @@ class Serve {
         orca_(router_, config().signals.interval),
         signals_(housekeeping_.io(), SIGINT, SIGTERM),
         last_resort_([this] { housekeeping_.stop(); }) {
-    fleet_.add_listener({.gone = {}, .forget = [this](ReplicaIndex replica) { forget(replica); }});
+    if (std::optional<KvEventFeed::Options> events = kv_event_options(config(), seed_)) {
+      kv_events_ = std::make_unique<KvEventFeed>(fleet_, router_, token_chain_, std::move(*events));
+    }
+    fleet_.add_listener({.gone =
+                             [this](ReplicaIndex replica) {
+                               if (kv_events_) kv_events_->gone(replica);
+                             },
+                         .forget = [this](ReplicaIndex replica) { forget(replica); }});
     for (const PoolConfig& pool : config().pools) {
       for (const ReplicaConfig& replica : pool.replicas) {
         const Result<ReplicaIndex> added = add_replica(replica, pool.name);
@@ -113,10 +120,12 @@ class Serve {
   void run() {
     open_access_log();
     open_decision_log();
+    start_kv_events();
     start_proxy();
     feeds_ = std::make_unique<Feeds>(
         housekeeping_, resolver_, fleet_, router_, feeds_options(config(), seed_),
-        [this](ReplicaIndex replica) { return activity_.last_delivered(replica); });
+        [this](ReplicaIndex replica) { return activity_.last_delivered(replica); },
+        kv_events_.get());
     open_site(config().admin, true, admin_server_, "admin");
     open_site(config().observe, false, observe_server_, "observe");
     feeds_->when_probed(std::chrono::seconds(1), [this] { open_data_port(); });
@@ -144,6 +153,7 @@ class Serve {
   // The replica was removed, or came back after it had been away.
   void forget(ReplicaIndex replica) {
     router_.with([replica](Router& router) { router.forget(replica); });
+    if (kv_events_) kv_events_->forgot(replica);
     if (fleet_.spec(replica) == nullptr) {
       metrics_.forget_replica(replica);
       activity_.forget(replica);
@@ -170,6 +180,12 @@ class Serve {
                           Reactor::steady_clock().now(), std::chrono::system_clock::now());
     if (!opened) fail(opened.error().message);
     decision_log_ = std::move(*opened);
+  }
+
+  void start_kv_events() {
+    if (!kv_events_) return;
+    const Result<void> started = kv_events_->start();
+    if (!started) fail("kv_events.bind: " + started.error().message);
   }
 
   // Binds the data port, so that a port in use is told before anything else happens.
@@ -227,6 +243,7 @@ class Serve {
                            .router = router_,
                            .metrics = metrics_,
                            .scraper = &feeds_->scraper(),
+                           .kv_events = kv_events_.get(),
                            .access_log = access_log_.get(),
                            .decision_log = decision_log_.get(),
                            .ready = [this] { return serving_ && proxy_->ready(); },
@@ -309,6 +326,8 @@ class Serve {
   const std::size_t threads_;
   SharedRouter router_;
   Fleet fleet_;
+  const TokenChain token_chain_{chain_secret(seed_)};
+  std::unique_ptr<KvEventFeed> kv_events_;  // none where no events are asked for
   ProxyMetrics metrics_;
   ReplicaActivity activity_;
   OrcaReports orca_;

@@ -22,6 +22,8 @@ Router::Options router_options(const Config& config, std::uint64_t seed) {
   options.saturation.prefill_tokens = config.saturation.prefill_tokens;
   options.index.max_bytes = config.index.max_bytes;
   options.index.seed = seed;
+  options.engine_caches.max_bytes = config.index.engine_max_bytes;
+  options.engine_caches.seed = seed;
   options.pins.capacity = config.responses.capacity;
   options.pins.max_age = config.responses.max_age;
   options.block_tokens = text_block_tokens(config);
@@ -60,6 +62,26 @@ Feeds::Options feeds_options(const Config& config, std::uint64_t seed) {
 
 std::uint64_t chain_secret(std::uint64_t seed) {
   return seed ^ 0x746f6b656e73;
+}
+
+std::optional<KvEventFeed::Options> kv_event_options(const Config& config, std::uint64_t seed) {
+  const KvEventsConfig& events = config.kv_events;
+  bool any = events.endpoint_port != 0 || !events.bind.empty();
+  for (const PoolConfig& pool : config.pools) {
+    for (const ReplicaConfig& replica : pool.replicas) any = any || replica.kv_events_port != 0;
+  }
+  if (!any) return std::nullopt;
+  KvEventFeed::Options options;
+  options.port = events.endpoint_port;
+  options.bind = events.bind;
+  options.replay_port = events.replay_port;
+  options.topic = events.topic;
+  options.ranks = events.ranks;
+  options.replay_timeout = events.replay_timeout;
+  options.table_max_bytes = events.table_max_bytes;
+  options.block_tokens = config.features.block_ids;
+  options.seed = seed + 2;
+  return options;
 }
 
 ProxyOptions proxy_options(const Config& config, std::uint64_t seed) {
@@ -126,6 +148,9 @@ Result<ReplicaSpec> replica_spec(const ReplicaConfig& replica, const std::string
   spec.health_port = replica.health_port;
   spec.metrics_path = replica.metrics_path;
   spec.metrics_port = replica.metrics_port;
+  spec.kv_events_port = replica.kv_events_port;
+  spec.kv_replay_port = replica.kv_replay_port;
+  spec.kv_topic = replica.kv_topic;
   return spec;
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "config/config.h"
 #include "core/router.h"
 #include "feeds/feeds.h"
+#include "feeds/kv_event_feed.h"
 #include "proxy/proxy_options.h"
 #include "runtime/fleet.h"
 #include "runtime/health.h"
@@ -20,6 +22,9 @@ namespace pointsman {
 [[nodiscard]] Router::Options router_options(const Config& config, std::uint64_t seed);
 [[nodiscard]] HealthOptions health_options(const Config& config);
 [[nodiscard]] Feeds::Options feeds_options(const Config& config, std::uint64_t seed);
+// Nothing where no replica's events are asked for.
+[[nodiscard]] std::optional<KvEventFeed::Options> kv_event_options(const Config& config,
+                                                                   std::uint64_t seed);
 // `threads` and the address of `listen` are filled in by the caller.
 [[nodiscard]] ProxyOptions proxy_options(const Config& config, std::uint64_t seed);
 // Of the chains of token ids, in requests and in engines' events alike.

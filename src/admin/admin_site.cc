@@ -118,6 +118,28 @@ void write_signals(const ReplicaFigures& figures, TimePoint now, JsonWriter& jso
   json.end_object();
 }
 
+// By data-parallel rank; empty where none are followed.
+void write_kv_events(const ReplicaFigures& figures, JsonWriter& json) {
+  json.key("kv_events").begin_array();
+  for (const KvEventFeed::Status& rank : figures.kv_events) {
+    json.begin_object();
+    json.key("rank").integer(rank.rank);
+    json.key("trust").string(label(rank.trust));
+    json.key("why").string(rank.why);
+    json.key("next").integer(static_cast<std::int64_t>(rank.next));
+    json.key("blocks").integer(static_cast<std::int64_t>(rank.blocks));
+    json.key("block_tokens");
+    rank.block_tokens == 0 ? json.null() : json.integer(rank.block_tokens);
+    json.key("gaps").integer(static_cast<std::int64_t>(rank.batches.gaps));
+    json.key("losses").integer(static_cast<std::int64_t>(rank.batches.losses));
+    json.key("restarts").integer(static_cast<std::int64_t>(rank.batches.restarts));
+    json.key("delay_s");
+    rank.delay_s ? json.number(*rank.delay_s) : json.null();
+    json.end_object();
+  }
+  json.end_array();
+}
+
 void write_replica(const ReplicaFigures& figures, TimePoint now, JsonWriter& json) {
   const ReplicaStatus& status = figures.status;
   json.begin_object();
@@ -156,6 +178,7 @@ void write_replica(const ReplicaFigures& figures, TimePoint now, JsonWriter& jso
   json.end_object();
   write_signals(figures, now, json);
   json.key("metrics_problem").string(figures.scrape ? figures.scrape->problem : "");
+  write_kv_events(figures, json);
   json.key("tries").begin_object();
   for (std::size_t i = 0; i < ProxyMetrics::kOutcomes; ++i) {
     json.key(label(static_cast<ProxyMetrics::ReplicaOutcome>(i)))

@@ -22,6 +22,7 @@ class Page {
     state_.metrics.write(out_);
     write_replicas();
     write_router();
+    write_kv_events();
     out_.family("pointsman_ready", Type::kGauge, "1 where a request could be served now.");
     out_.sample({}, state_.ready && state_.ready() ? 1.0 : 0.0);
     if (state_.access_log != nullptr) {
@@ -219,6 +220,85 @@ class Page {
     out_.sample({}, figures.engine_blocks);
     counter("pointsman_engine_caches_overflows_total", figures.engine_overflows,
             "Replicas whose blocks were given up for want of room.");
+  }
+
+  // What the engines' cache events come to, by replica and data-parallel rank.
+  void write_kv_events() {
+    struct Shown {
+      const std::string& url;
+      std::string rank;
+      const KvEventFeed::Status& status;
+    };
+    std::vector<Shown> all;
+    for (const ReplicaFigures& replica : replicas_) {
+      for (const KvEventFeed::Status& rank : replica.kv_events) {
+        all.push_back({replica.status.spec.url, std::to_string(rank.rank), rank});
+      }
+    }
+    const auto family = [&](std::string_view name, Type type, std::string_view help, auto value) {
+      out_.family(name, type, help);
+      for (const Shown& shown : all) {
+        const double sample = static_cast<double>(value(shown.status));
+        if (std::isnan(sample)) continue;
+        out_.sample({{"replica", shown.url}, {"rank", shown.rank}}, sample);
+      }
+    };
+    using Status = KvEventFeed::Status;
+    out_.family("pointsman_kv_events_trust", Type::kGauge,
+                "1 for how far the replica's cache events can be believed.");
+    for (const Shown& shown : all) {
+      for (const Trust trust : {Trust::kNone, Trust::kReplaying, Trust::kGap, Trust::kTrusted}) {
+        out_.sample({{"replica", shown.url}, {"rank", shown.rank}, {"trust", label(trust)}},
+                    shown.status.trust == trust ? 1.0 : 0.0);
+      }
+    }
+    family("pointsman_kv_events_batches_total", Type::kCounter, "Batches of events applied.",
+           [](const Status& status) { return status.batches.batches; });
+    family("pointsman_kv_events_duplicates_total", Type::kCounter,
+           "Batches that came twice and were left out.",
+           [](const Status& status) { return status.batches.duplicates; });
+    family("pointsman_kv_events_gaps_total", Type::kCounter,
+           "Times that batches were found missing.",
+           [](const Status& status) { return status.batches.gaps; });
+    family("pointsman_kv_events_replays_total", Type::kCounter,
+           "Times that the engine was asked for batches again, and answered.",
+           [](const Status& status) { return status.batches.replays; });
+    family("pointsman_kv_events_losses_total", Type::kCounter,
+           "Times that batches were missed for good.",
+           [](const Status& status) { return status.batches.losses; });
+    family("pointsman_kv_events_restarts_total", Type::kCounter,
+           "Restarts of the engine that its events told of.",
+           [](const Status& status) { return status.batches.restarts; });
+    family("pointsman_kv_events_undecodable_total", Type::kCounter,
+           "Batches and events that could not be read.",
+           [](const Status& status) { return status.batches.undecodable; });
+    out_.family("pointsman_kv_events_blocks_total", Type::kCounter,
+                "The engine's blocks that events told of, by what became of them.");
+    for (const Shown& shown : all) {
+      const EngineBlocks::Counts& blocks = shown.status.events;
+      const auto sample = [&](std::string_view what, std::uint64_t value) {
+        out_.sample({{"replica", shown.url}, {"rank", shown.rank}, {"event", what}}, value);
+      };
+      sample("stored", blocks.stored);
+      sample("removed", blocks.removed);
+      sample("left_out", blocks.left_out);
+      sample("other_group", blocks.other_groups);
+      sample("unplaced", blocks.unplaced);
+      sample("conflict", blocks.conflicts);
+      sample("refused", blocks.refused);
+    }
+    family("pointsman_kv_events_blocks_held", Type::kGauge,
+           "The engine's blocks that are known to be in its caches.",
+           [](const Status& status) { return status.blocks; });
+    family("pointsman_kv_events_table_bytes", Type::kGauge,
+           "Memory for the engine's names of its blocks.",
+           [](const Status& status) { return status.table_bytes; });
+    family("pointsman_kv_events_delay_seconds", Type::kGauge,
+           "From the making of the last batch, by the engine's clock, to its coming here.",
+           [](const Status& status) { return status.delay_s.value_or(std::nan("")); });
+    out_.family("pointsman_kv_events_stray_messages_total", Type::kCounter,
+                "Messages whose topic names no replica, or that are no events.");
+    if (state_.kv_events != nullptr) out_.sample({}, state_.kv_events->strays());
   }
 
   const ShownState& state_;

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/time.h"
+#include "feeds/kv_event_feed.h"
 #include "feeds/scraper.h"
 #include "runtime/fleet.h"
 #include "runtime/shared_router.h"
@@ -20,6 +21,7 @@ struct ShownState {
   SharedRouter& router;
   ProxyMetrics& metrics;
   const Scraper* scraper = nullptr;           // of the same reactor; may be null
+  const KvEventFeed* kv_events = nullptr;     // may be null
   const AccessLog* access_log = nullptr;      // may be null
   const DecisionLog* decision_log = nullptr;  // may be null
   std::function<bool()> ready;                // whether a request could be served now

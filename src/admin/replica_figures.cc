@@ -24,6 +24,15 @@ std::vector<ReplicaFigures> replica_figures(const ShownState& state) {
       }
     });
   }
+  if (state.kv_events != nullptr) {
+    // Both lists are in the order of the replicas' numbers.
+    std::size_t at = 0;
+    for (KvEventFeed::Status& rank : state.kv_events->status()) {
+      while (at < all.size() && all[at].status.index < rank.replica) ++at;
+      if (at == all.size()) break;
+      if (all[at].status.index == rank.replica) all[at].kv_events.push_back(std::move(rank));
+    }
+  }
   const TimePoint now = state.clock.now();
   for (ReplicaFigures& figures : all) {
     figures.requests = state.metrics.replica(figures.status.index, now);

@@ -15,6 +15,7 @@ struct ReplicaFigures {
   double prefill_rate = 0;
   ProxyMetrics::ReplicaFigures requests;
   std::optional<Scraper::Status> scrape;
+  std::vector<KvEventFeed::Status> kv_events;  // by rank
 };
 
 // Of every configured replica, in the order of their numbers. The router's lock is taken for a few

@@ -28,7 +28,10 @@ struct ReplicaConfig {
   std::string health_path;               // empty: health.path
   std::uint16_t health_port = 0;         // 0: the port of the URL
   std::string metrics_path = "/metrics";
-  std::uint16_t metrics_port = 0;  // 0: the port of the URL
+  std::uint16_t metrics_port = 0;    // 0: the port of the URL
+  std::uint16_t kv_events_port = 0;  // 0: kv_events.endpoint_port
+  std::uint16_t kv_replay_port = 0;  // 0: kv_events.replay_port
+  std::string kv_topic;              // empty: its address is in the topic
 };
 
 // Replicas with the same purpose, under one policy.
@@ -133,6 +136,18 @@ struct SignalsConfig {
 
 struct IndexConfig {
   std::size_t max_bytes = std::size_t{256} << 20;
+  std::size_t engine_max_bytes = std::size_t{256} << 20;  // of what engines say that they hold
+};
+
+// The engines' own word on what their caches hold.
+struct KvEventsConfig {
+  std::uint16_t endpoint_port = 0;  // connect to this port of each replica's host; 0: do not
+  std::string bind;                 // ZeroMQ endpoint where engines connect; empty: none
+  std::uint16_t replay_port = 0;    // on each replica's host; 0: none
+  std::string topic;                // only topics that begin so
+  std::uint16_t ranks = 1;          // data-parallel ranks of each replica
+  Duration replay_timeout = std::chrono::seconds(5);
+  std::size_t table_max_bytes = std::size_t{512} << 20;
 };
 
 // Which replica holds which stored response.
@@ -192,6 +207,7 @@ struct Config {
   HealthConfig health;
   SignalsConfig signals;
   IndexConfig index;
+  KvEventsConfig kv_events;
   ResponsesConfig responses;
   PathsConfig paths;
   AdminConfig admin_access;

@@ -409,6 +409,12 @@ Result<void> validate_config(const LoadedConfig& loaded) {
                        "' is reachable from other machines, so admin_access.key must be set (or "
                        "listen on 127.0.0.1; `observe` shows metrics without a key)");
   }
+  if (config.kv_events.endpoint_port != 0 && !config.kv_events.bind.empty()) {
+    fault(
+        "kv_events.bind",
+        "cannot be had together with `kv_events.endpoint_port`: engines connect, or are connected "
+        "to (a replica may have a kv_events_port of its own beside `bind`)");
+  }
   if (!text.empty()) return Error{ErrorKind::kClient, text};
   return {};
 }

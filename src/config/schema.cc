@@ -53,6 +53,9 @@ bool is_reject_or_forward(const std::string& text) {
 bool is_file_or_off(const std::string& text) {
   return text == "off" || text.find('/') != std::string::npos;
 }
+bool is_zmq_endpoint(const std::string& text) {
+  return text.empty() || text.starts_with("tcp://") || text.starts_with("ipc://");
+}
 bool is_log_place(const std::string& text) {
   return text == "off" || text == "stdout" || text.find('/') != std::string::npos;
 }
@@ -247,7 +250,30 @@ std::vector<Key<Config>> make_config_keys() {
   SectionKeys<Config, IndexConfig>(table, "index.",
                                    [](Config& c) -> IndexConfig& { return c.index; })
       .add("max_bytes", &IndexConfig::max_bytes, kMiB, 1024 * kGiB,
-           "Memory of the prefix index; beyond it the least recently used blocks are forgotten.");
+           "Memory of the prefix index; beyond it the least recently used blocks are forgotten.")
+      .add(
+          "engine_max_bytes", &IndexConfig::engine_max_bytes, kMiB, 1024 * kGiB,
+          "Memory of what engines say that they hold (kv_events); beyond it, replicas fall back to "
+          "the approximate index.");
+
+  SectionKeys<Config, KvEventsConfig>(table, "kv_events.",
+                                      [](Config& c) -> KvEventsConfig& { return c.kv_events; })
+      .add("endpoint_port", &KvEventsConfig::endpoint_port, 1, 65'535,
+           "Port of each replica's host where its engine publishes its cache events.", "none")
+      .add("bind", &KvEventsConfig::bind, "ZeroMQ endpoint", "tcp://ADDRESS:PORT or ipc://PATH",
+           &is_zmq_endpoint,
+           "Listen here for engines that connect to publish their events. The topic says whose "
+           "they are.")
+      .add("replay_port", &KvEventsConfig::replay_port, 1, 65'535,
+           "Port of each replica's host where missed events can be asked for.", "none")
+      .add("topic", &KvEventsConfig::topic, "text", "", &any_text,
+           "Only events whose topic begins so.")
+      .add("ranks", &KvEventsConfig::ranks, 1, 256,
+           "Data-parallel ranks of each replica; rank r publishes r ports above the first one.")
+      .add("replay_timeout", &KvEventsConfig::replay_timeout, milliseconds(10), minutes(10),
+           "Without an answer for so long, missed events are given up.")
+      .add("table_max_bytes", &KvEventsConfig::table_max_bytes, kMiB, 1024 * kGiB,
+           "Memory for the engines' own names of their blocks, about 30 bytes a block.");
 
   SectionKeys<Config, ResponsesConfig>(table, "responses.",
                                        [](Config& c) -> ResponsesConfig& { return c.responses; })
@@ -317,11 +343,19 @@ std::vector<Key<ReplicaConfig>> make_replica_keys() {
       .add("metrics_path", &ReplicaConfig::metrics_path, "path", "begins with /", &is_path,
            "Where the replica's metrics are.")
       .add("metrics_port", &ReplicaConfig::metrics_port, 1, 65'535, "Port of the metrics path.",
-           "the URL's");
+           "the URL's")
+      .add("kv_events_port", &ReplicaConfig::kv_events_port, 1, 65'535,
+           "Where its engine publishes its cache events.", "kv_events.endpoint_port")
+      .add("kv_replay_port", &ReplicaConfig::kv_replay_port, 1, 65'535,
+           "Where its missed cache events can be asked for.", "kv_events.replay_port")
+      .add(
+          "kv_topic", &ReplicaConfig::kv_topic, "text", "", &any_text,
+          "The topic of its cache events, where engines connect to kv_events.bind. Without it, the "
+          "topic must name its address: kv@HOST:PORT@MODEL.");
   return table;
 }
 
-constexpr std::array<Section, 15> kSections = {{
+constexpr std::array<Section, 16> kSections = {{
     {"segregation", "From where a request belongs in a pool of its own."},
     {"saturation",
      "Where a replica counts as saturated: others are preferred, nothing is refused for it."},
@@ -333,6 +367,8 @@ constexpr std::array<Section, 15> kSections = {{
     {"health", "Readiness probes, and ejection by what requests meet."},
     {"signals", "What replicas say of themselves on their metrics pages."},
     {"index", "The approximate index of which replica holds which prefix."},
+    {"kv_events",
+     "The engines' own word on what their caches hold, see [kv_events.md](kv_events.md)."},
     {"responses", "Which replica made which stored response, for requests that continue it."},
     {"paths", "What is passed on to replicas."},
     {"admin_access", "Who may use the admin port."},

@@ -10,13 +10,19 @@ constexpr Duration kTick = std::chrono::milliseconds(100);
 }  // namespace
 
 Feeds::Feeds(Reactor& reactor, Resolver& resolver, Fleet& fleet, SharedRouter& router,
-             const Options& options, Prober::LastByte last_byte)
+             const Options& options, Prober::LastByte last_byte, KvEventFeed* kv_events)
     : reactor_(reactor),
       fleet_(fleet),
       prober_(reactor, resolver, fleet, options.health, std::move(last_byte)),
       scraper_(reactor, resolver, fleet, router, options.signals),
       models_(reactor, resolver, fleet, options.models),
+      kv_events_(kv_events),
       tick_timer_([this] { tick(); }) {
+  if (kv_events_ != nullptr) {
+    scraper_.on_reading([this](ReplicaIndex replica, const EngineReading& reading) {
+      kv_events_->engine_said(replica, reading.kv_blocks, reading.prefix_caching);
+    });
+  }
   tick();
 }
 
@@ -37,6 +43,7 @@ void Feeds::tick() {
     prober_.follow(targets);
     scraper_.follow(targets);
     models_.follow(targets);
+    if (kv_events_ != nullptr) kv_events_->follow(targets);
   }
   models_.tick();
   if (on_probed_ && (prober_.all_probed() || reactor_.now() >= probed_deadline_)) {

@@ -5,6 +5,7 @@
 
 #include "base/time.h"
 #include "feeds/health.h"
+#include "feeds/kv_event_feed.h"
 #include "feeds/models.h"
 #include "feeds/scraper.h"
 #include "net/reactor.h"
@@ -27,9 +28,10 @@ class Feeds {
     ModelsFeed::Options models;
   };
 
-  // `last_byte`: see Prober; may be empty.
+  // `last_byte`: see Prober; may be empty. `kv_events` is told of the replicas and of what their
+  // metrics pages say of their caches; may be null.
   Feeds(Reactor& reactor, Resolver& resolver, Fleet& fleet, SharedRouter& router,
-        const Options& options, Prober::LastByte last_byte);
+        const Options& options, Prober::LastByte last_byte, KvEventFeed* kv_events = nullptr);
   ~Feeds();
   Feeds(const Feeds&) = delete;
   Feeds& operator=(const Feeds&) = delete;
@@ -49,6 +51,7 @@ class Feeds {
   Prober prober_;
   Scraper scraper_;
   ModelsFeed models_;
+  KvEventFeed* const kv_events_;
   Timer tick_timer_;
   std::uint64_t generation_ = 0;
   TimePoint probed_deadline_{};

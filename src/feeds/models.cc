@@ -59,7 +59,8 @@ void ModelsFeed::on_result(Target& target, const HttpGetResult& result) {
   if (result.outcome == HttpGetResult::Outcome::kAnswered && result.status < 500) {
     target.list = result.status == 200 ? parse_models_list(result.body) : std::nullopt;
     const bool binding = target.list && target.list->binding;
-    fleet_.set_models(target.index, binding ? std::optional(target.list->ids()) : std::nullopt);
+    fleet_.set_models(target.index, binding ? std::optional(target.list->ids()) : std::nullopt,
+                      binding ? target.list->base_model() : std::string());
     publish();
   }
   answer_waiting();

@@ -23,6 +23,13 @@ std::vector<std::string> ModelsList::ids() const {
   return all;
 }
 
+std::string ModelsList::base_model() const {
+  for (const ModelEntry& entry : entries) {
+    if (entry.parent.empty()) return entry.id;
+  }
+  return {};
+}
+
 std::optional<ModelsList> parse_models_list(std::string_view body) {
   // Checked as a whole first: the second, lazy reading below would find only what it looks at.
   simdjson::dom::parser checker;
@@ -53,6 +60,8 @@ std::optional<ModelsList> parse_models_list(std::string_view body) {
     entry.object = trimmed(raw);
     std::uint64_t length = 0;
     if (fields["max_model_len"].get(length) == simdjson::SUCCESS) entry.max_model_len = length;
+    std::string_view parent;
+    if (fields["parent"].get(parent) == simdjson::SUCCESS) entry.parent = parent;
     std::string_view owner;
     if (fields["owned_by"].get(owner) == simdjson::SUCCESS && owner == "llamacpp") {
       list.binding = false;

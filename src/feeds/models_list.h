@@ -13,6 +13,7 @@ struct ModelEntry {
   std::string id;
   std::string object;  // the entry's JSON as it came, every field of it
   std::optional<std::uint64_t> max_model_len;
+  std::string parent;  // of an adapter (LoRA), the base model; empty: it is one itself
 };
 
 struct ModelsList {
@@ -22,6 +23,8 @@ struct ModelsList {
   bool binding = true;
 
   [[nodiscard]] std::vector<std::string> ids() const;
+  // The first name of the base model; empty where there is none.
+  [[nodiscard]] std::string base_model() const;
 };
 
 // Nothing where the body is no such list. Entries without an id are left out.

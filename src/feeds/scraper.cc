@@ -117,6 +117,7 @@ void Scraper::apply(Target& target, const EngineReading& reading) {
                 "; it counts as unknown");
   }
   target.status.reading = reading;
+  if (listener_) listener_(target.index, reading);
 }
 
 void Scraper::failed(Target& target, std::string problem, bool answered) {

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/rng.h"
@@ -44,6 +46,11 @@ class Scraper {
   // The replicas from now on: new ones are scraped at once, missing ones no more.
   void follow(const Targets& targets);
 
+  // Called with every good reading.
+  void on_reading(std::function<void(ReplicaIndex, const EngineReading&)> listener) {
+    listener_ = std::move(listener);
+  }
+
   // What came of the scrapes of one replica.
   struct Status {
     TimePoint last_good{};  // TimePoint{}: none yet
@@ -68,6 +75,7 @@ class Scraper {
   SharedRouter& router_;
   const Options options_;
   const EngineMetrics metrics_;
+  std::function<void(ReplicaIndex, const EngineReading&)> listener_;
   Rng rng_;
   std::map<ReplicaIndex, std::unique_ptr<Target>> targets_;
 };

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/engine_caches.h"
 #include "core/features.h"
 #include "core/token_chain.h"
 #include "kv_events/block_table.h"
@@ -16,20 +17,21 @@
 
 namespace pointsman {
 
-// Where an engine holds a block, fastest first.
-enum class CacheTier : std::uint8_t { kGpu, kHost, kDisk };
-inline constexpr std::size_t kCacheTiers = 3;
-
 // The tier that an event's medium names: "GPU" or nothing; "CPU", "CPU_PINNED", "HOST", …; whatever
 // else is as slow as a disk.
-[[nodiscard]] CacheTier tier_of(std::string_view medium);
+[[nodiscard]] Tier tier_of(std::string_view medium);
 
-// Takes what an engine's events mean for the index. Keys are of TokenChain.
+// Takes what an engine's events mean for the index, in the terms of EngineCaches. Keys are of
+// TokenChain.
 class CacheChanges {
  public:
   virtual ~CacheChanges() = default;
-  virtual void store(CacheTier tier, std::span<const BlockHash> keys) = 0;
-  virtual void remove(CacheTier tier, std::span<const BlockHash> keys) = 0;
+  // `keys` follow each other in a prompt, behind `before`; nothing: they begin it, or what is
+  // before them is held in this tier or a faster one.
+  virtual void store(Tier tier, std::optional<BlockHash> before,
+                     std::span<const BlockHash> keys) = 0;
+  // `tails`: nothing is held behind any of them.
+  virtual void remove(Tier tier, std::span<const BlockHash> keys, bool tails) = 0;
   virtual void clear() = 0;  // nothing is held in any tier
 };
 
@@ -57,7 +59,7 @@ class CacheChanges {
 class EngineBlocks {
  public:
   struct Options {
-    std::uint32_t block_tokens = 16;  // the router's, 1 to 65,536
+    std::uint32_t block_tokens = 16;  // the router's, 1 to 4,096
     std::uint64_t seed = 1;           // of the table
   };
 
@@ -104,19 +106,28 @@ class EngineBlocks {
     BlockHash key = 0;
     std::uint16_t phase = 0;
     bool left_out = false;
+    std::optional<EngineHash> block;         // the last one; nothing at the start
+    std::optional<BlockTable::Facts> facts;  // of that block, where it is in the table
   };
 
   [[nodiscard]] bool counts_for_prefix(const KvEvent& event);
   void store(const KvEvent& event, CacheChanges& changes);
+  void store_known(const KvEvent& event, Tier tier, CacheChanges& changes);
   void remove(const KvEvent& event, CacheChanges& changes);
   [[nodiscard]] std::optional<Link> start_of(const KvEvent& event);
   [[nodiscard]] std::size_t blocks_with_key(const KvEvent& event) const;
-  void store_known(const KvEvent& event, CacheTier tier);
-  Link place(EngineHash hash, const Link& from, std::span<const std::uint32_t> tokens,
-             CacheTier tier, CacheChanges& changes);
-  void add_copy(BlockTable::Place place, CacheTier tier);
+  void make_table(std::uint32_t engine_block_tokens);
+  Link place(EngineHash hash, const Link& from, std::span<const std::uint32_t> tokens, Tier tier,
+             CacheChanges& changes);
+  bool add_copy(BlockTable::Place place, Tier tier);
+  [[nodiscard]] std::optional<BlockHash> before(const Link& from, Tier tier) const;
+  void tell(const std::optional<BlockHash>& before, std::span<const BlockHash> keys);
+  void tell_stored(Tier tier, CacheChanges& changes);
   void drop_everywhere(BlockTable::Place place, CacheChanges& changes);
+  void erase(BlockTable::Place place);
+  void remove_copy(BlockTable::Place place, Tier tier, bool& tails);
   [[nodiscard]] std::span<const BlockHash> emitted(BlockTable::Place place);
+  [[nodiscard]] std::optional<BlockHash> before(BlockTable::Place place, Tier tier);
 
   const TokenChain& chain_;
   TableBudget& budget_;
@@ -131,7 +142,12 @@ class EngineBlocks {
   std::uint64_t other_blocks_ = 0;
   Counts counts_;
   std::vector<BlockHash> keys_;  // scratch: of the block that is placed
-  std::vector<BlockHash> told_;  // scratch: to be told at the end of the event
+  // Scratch: keys to be told, which follow each other, and what is before them.
+  std::vector<BlockHash> told_;
+  std::optional<BlockHash> told_before_;
+  std::vector<EngineHash> behind_;         // scratch of remove()
+  std::vector<bool> done_;                 // scratch of tell_all()
+  std::vector<BlockTable::Place> way_up_;  // scratch of tell_all()
 };
 
 }  // namespace pointsman

@@ -111,6 +111,15 @@ struct Range {
   }
 };
 
+std::optional<std::int64_t> integer_of(const Item& item) {
+  if (item.kind == Kind::kNegative ||
+      (item.kind == Kind::kUnsigned &&
+       item.integer <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))) {
+    return static_cast<std::int64_t>(item.integer);
+  }
+  return std::nullopt;
+}
+
 class Decoder {
  public:
   Decoder(std::string_view payload, EventBatch& batch) : in_(payload), batch_(batch) {}
@@ -178,15 +187,6 @@ class Decoder {
     } else {
       in_.skip();
     }
-  }
-
-  static std::optional<std::int64_t> integer_of(const Item& item) {
-    if (item.kind == Kind::kNegative ||
-        (item.kind == Kind::kUnsigned &&
-         item.integer <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))) {
-      return static_cast<std::int64_t>(item.integer);
-    }
-    return std::nullopt;
   }
 
   void read_event() {
@@ -417,6 +417,23 @@ class Decoder {
 
 bool decode_event_batch(std::string_view payload, EventBatch& batch) {
   return Decoder(payload, batch).read();
+}
+
+std::optional<std::int64_t> batch_rank(std::string_view payload) {
+  MsgpackReader in(payload);
+  const Item head = in.next();
+  if (head.kind == Kind::kArray && head.count >= 3) {
+    in.skip();
+    in.skip();
+    return integer_of(in.next());
+  }
+  for (std::uint32_t i = 0; head.kind == Kind::kMap && i < head.count && !in.broken(); ++i) {
+    const Item key = in.next();
+    in.skip_inside(key);
+    if (text_of(key) == "data_parallel_rank") return integer_of(in.next());
+    in.skip();
+  }
+  return std::nullopt;
 }
 
 }  // namespace pointsman

@@ -1,6 +1,7 @@
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "kv_events/event_batch.h"
@@ -23,5 +24,9 @@ namespace pointsman {
 // make sense (no list of hashes, token ids that are no numbers, not as many as its blocks have) is
 // left out and counted. Memory is in proportion to the payload.
 [[nodiscard]] bool decode_event_batch(std::string_view payload, EventBatch& batch);
+
+// The data-parallel rank that a payload names, without reading its events. Nothing where it names
+// none, or is no batch.
+[[nodiscard]] std::optional<std::int64_t> batch_rank(std::string_view payload);
 
 }  // namespace pointsman

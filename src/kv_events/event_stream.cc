@@ -233,25 +233,25 @@ void EventStream::revive(CacheChanges& changes) {
   ask();
 }
 
-StreamTrust EventStream::trust() const {
-  if (!caches_ || blocks_.only_windows()) return StreamTrust::kNone;
-  if (!heard_ && may_wait()) return StreamTrust::kNone;
-  if (wanted_) return StreamTrust::kReplaying;
-  if (!heard_) return StreamTrust::kNone;
-  return complete_ && !unverified_ ? StreamTrust::kTrusted : StreamTrust::kGap;
+Trust EventStream::trust() const {
+  if (!caches_ || blocks_.only_windows()) return Trust::kNone;
+  if (!heard_ && may_wait()) return Trust::kNone;
+  if (wanted_) return Trust::kReplaying;
+  if (!heard_) return Trust::kNone;
+  return complete_ && !unverified_ ? Trust::kTrusted : Trust::kGap;
 }
 
 std::string_view EventStream::why() const {
   if (!caches_) return "the engine runs without a prefix cache";
   if (blocks_.only_windows()) return "no group of the model's layers keeps whole prefixes";
   switch (trust()) {
-    case StreamTrust::kNone:
+    case Trust::kNone:
       return "nothing was heard yet";
-    case StreamTrust::kReplaying:
+    case Trust::kReplaying:
       return "missed events are being asked for";
-    case StreamTrust::kTrusted:
+    case Trust::kTrusted:
       return "";
-    case StreamTrust::kGap:
+    case Trust::kGap:
       break;
   }
   if (inconsistent_) return "the events do not fit together";

@@ -13,14 +13,6 @@
 
 namespace pointsman {
 
-// How far what an engine has told of its cache can be believed.
-enum class StreamTrust : std::uint8_t {
-  kNone,       // nothing was heard, or what is heard cannot tell what is cached
-  kReplaying,  // missed batches are being asked for
-  kGap,        // batches were missed for good: what is known is held, but more may be
-  kTrusted,    // all is known
-};
-
 // One publisher of cache events (a replica's data-parallel rank) as a sequence of numbered batches.
 //
 // A publisher counts its batches from 0 and keeps the last ones (10,000 in vLLM and SGLang) for
@@ -92,7 +84,7 @@ class EventStream {
   void revive(CacheChanges& changes);
 
   // --- state ------------------------------------------------------------------------------------
-  [[nodiscard]] StreamTrust trust() const;
+  [[nodiscard]] Trust trust() const;
   // Why it is no better, for a person; empty where it is the best.
   [[nodiscard]] std::string_view why() const;
 

@@ -52,6 +52,7 @@ struct Fleet::Member {
   HealthState health;
   std::string engine;
   std::optional<std::vector<std::string>> models;  // sorted, without repetitions
+  std::string base_model;
 
   [[nodiscard]] bool usable(TimePoint now) const {
     return !removed && !draining && health.usable(now);
@@ -172,6 +173,7 @@ struct Fleet::State {
     status.engine = member.engine;
     status.has_model_list = member.models.has_value();
     if (member.models) status.models = *member.models;
+    status.base_model = member.base_model;
     return status;
   }
 
@@ -392,14 +394,17 @@ void Fleet::set_engine(ReplicaIndex replica, std::string_view engine) {
   if (Member* member = state_->at(replica)) member->engine = engine;
 }
 
-void Fleet::set_models(ReplicaIndex replica, std::optional<std::vector<std::string>> models) {
+void Fleet::set_models(ReplicaIndex replica, std::optional<std::vector<std::string>> models,
+                       std::string base_model) {
   if (models) {
     std::ranges::sort(*models);
     models->erase(std::unique(models->begin(), models->end()), models->end());
   }
   const std::lock_guard lock(mutex_);
   Member* member = state_->at(replica);
-  if (member == nullptr || member->models == models) return;
+  if (member == nullptr) return;
+  member->base_model = std::move(base_model);
+  if (member->models == models) return;
   member->models = std::move(models);
   state_->view = state_->build(++generation_, clock_.now());
 }

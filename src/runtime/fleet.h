@@ -35,7 +35,10 @@ struct ReplicaSpec {
   std::string health_path = "/health";
   std::uint16_t health_port = 0;  // 0: the replica's own port
   std::string metrics_path = "/metrics";
-  std::uint16_t metrics_port = 0;  // 0: the replica's own port
+  std::uint16_t metrics_port = 0;    // 0: the replica's own port
+  std::uint16_t kv_events_port = 0;  // of its cache events, on its host; 0: as all have it
+  std::uint16_t kv_replay_port = 0;  // likewise, of those that were missed
+  std::string kv_topic;  // of its cache events; empty: known by its address in the topic
 };
 
 // Everything known of one replica, for the admin port, metrics and people.
@@ -48,7 +51,8 @@ struct ReplicaStatus {
   std::string why;     // why it is not usable, for a person; empty where it is
   std::string engine;  // detected from its metrics; empty: not yet
   bool has_model_list = false;
-  std::vector<std::string> models;
+  std::vector<std::string> models;  // sorted
+  std::string base_model;           // of these; empty: not known
 };
 
 // What a model name means to the fleet.
@@ -84,8 +88,9 @@ class Fleet {
   void set_awake(ReplicaIndex replica, bool awake);
   void set_engine(ReplicaIndex replica, std::string_view engine);
   // `models`: nullopt where the replica gives no list, or one that means nothing (llama.cpp ignores
-  // the model name).
-  void set_models(ReplicaIndex replica, std::optional<std::vector<std::string>> models);
+  // the model name). `base_model`: the one that others on the list are adapters of; empty: unknown.
+  void set_models(ReplicaIndex replica, std::optional<std::vector<std::string>> models,
+                  std::string base_model = {});
 
   // --- what requests say ------------------------------------------------------------------------
   void request_succeeded(

@@ -13,7 +13,8 @@ namespace {
 constexpr std::array<std::string_view, kEngineSignals> kSignalNames = {
     "running",        "waiting",       "queued_tokens",      "kv_usage",
     "prefix_queries", "prefix_misses", "prefix_hits",        "prefix_hit_rate",
-    "block_tokens",   "blocks",        "kv_capacity_tokens", "awake"};
+    "block_tokens",   "blocks",        "kv_capacity_tokens", "awake",
+    "prefix_caching"};
 
 constexpr std::string_view kEngineNames[] = {"",       "vllm",     "sglang", "trtllm",
                                              "triton", "lmdeploy", "tgi",    "llama.cpp"};
@@ -48,6 +49,7 @@ constexpr Known kKnown[] = {
     {kVllm, kBlockTokens, "vllm:cache_config_info", "block_size"},
     {kVllm, kBlocks, "vllm:cache_config_info", "num_gpu_blocks"},
     {kVllm, kCapacityTokens, "vllm:cache_config_info", "kv_cache_size_tokens"},
+    {kVllm, kPrefixCaching, "vllm:cache_config_info", "enable_prefix_caching"},
     {kVllm, kAwake, "vllm:engine_sleep_state{sleep_state=\"awake\"}"},
 
     {kSglang, kRunning, "sglang:num_running_reqs"},
@@ -122,6 +124,7 @@ double combine(EngineSignal signal, const Tally& tally) {
     case kPrefixHitRate:
       return tally.sum / tally.count;
     case kAwake:
+    case kPrefixCaching:
       return tally.least;
   }
   return tally.sum;
@@ -137,8 +140,11 @@ bool is_reading(EngineSignal signal, double value) {
   return (signal != kKvUsage && signal != kPrefixHitRate) || value <= kShareSlack;
 }
 
-// The number that a label's text gives. "None" and the like: nothing.
+// The number that a label's text gives; 1 and 0 for Python's True and False. "None" and the like:
+// nothing.
 std::optional<double> number(std::string_view text) {
+  if (text == "True") return 1;
+  if (text == "False") return 0;
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return {};
@@ -342,6 +348,10 @@ EngineReading EngineMetrics::read(std::string_view page) const {
     reading.kv_capacity_tokens = static_cast<std::uint64_t>(*blocks) * reading.block_tokens;
   }
   if (const auto awake = value_of(kAwake)) reading.awake = *awake > 0;
+  if (const auto blocks = value_of(kBlocks); blocks && *blocks < 1e9) {
+    reading.kv_blocks = static_cast<std::uint64_t>(*blocks);
+  }
+  if (const auto caching = value_of(kPrefixCaching)) reading.prefix_caching = *caching > 0;
   return reading;
 }
 

@@ -26,8 +26,9 @@ enum class EngineSignal : std::uint8_t {
   kBlocks,          // KV blocks in all
   kCapacityTokens,  // tokens that the KV cache holds
   kAwake,           // 1: serves; 0: asleep
+  kPrefixCaching,   // 1: finished prompts stay cached; 0: the cache is turned off
 };
-inline constexpr std::size_t kEngineSignals = 12;
+inline constexpr std::size_t kEngineSignals = 13;
 
 // As in the configuration: "kv_usage", "waiting", …
 std::string_view name_of(EngineSignal signal);
@@ -48,7 +49,9 @@ struct EngineReading {
   double prefix_hits = std::numeric_limits<double>::quiet_NaN();
   std::uint32_t block_tokens = 0;
   std::uint64_t kv_capacity_tokens = 0;
+  std::uint64_t kv_blocks = 0;  // of all ranks
   std::optional<bool> awake;
+  std::optional<bool> prefix_caching;
   // A known metric whose value cannot be what its name says (a KV use of 41), where its signal is
   // unknown for that reason; empty where there was none.
   std::string_view implausible;

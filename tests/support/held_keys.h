@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <set>
 #include <span>
 
@@ -12,20 +13,20 @@ namespace pointsman::test {
 // What a stream's changes add up to: the keys held in each tier.
 class HeldKeys : public CacheChanges {
  public:
-  void store(CacheTier tier, std::span<const BlockHash> keys) override {
+  void store(Tier tier, std::optional<BlockHash>, std::span<const BlockHash> keys) override {
     of(tier).insert(keys.begin(), keys.end());
   }
-  void remove(CacheTier tier, std::span<const BlockHash> keys) override {
+  void remove(Tier tier, std::span<const BlockHash> keys, bool) override {
     for (const BlockHash key : keys) of(tier).erase(key);
   }
   void clear() override {
     for (auto& keys : tiers_) keys.clear();
   }
 
-  [[nodiscard]] bool holds(BlockHash key, CacheTier tier = CacheTier::kGpu) const {
+  [[nodiscard]] bool holds(BlockHash key, Tier tier = Tier::kGpu) const {
     return tiers_[static_cast<std::size_t>(tier)].contains(key);
   }
-  [[nodiscard]] const std::set<BlockHash>& all(CacheTier tier = CacheTier::kGpu) const {
+  [[nodiscard]] const std::set<BlockHash>& all(Tier tier = Tier::kGpu) const {
     return tiers_[static_cast<std::size_t>(tier)];
   }
   // How many keys of the chain are held one after the other, from the first on.
@@ -36,9 +37,9 @@ class HeldKeys : public CacheChanges {
   }
 
  private:
-  std::set<BlockHash>& of(CacheTier tier) { return tiers_[static_cast<std::size_t>(tier)]; }
+  std::set<BlockHash>& of(Tier tier) { return tiers_[static_cast<std::size_t>(tier)]; }
 
-  std::array<std::set<BlockHash>, kCacheTiers> tiers_;
+  std::array<std::set<BlockHash>, kTiers> tiers_;
 };
 
 }  // namespace pointsman::test

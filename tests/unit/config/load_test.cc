@@ -478,6 +478,8 @@ TEST_F(LoadConfig, NoTwoPortsHaveTheSameAddress) {
   EXPECT_EQ(fault("listen: 127.0.0.1:8080\nadmin: localhost:8080\nreplicas: [http://a]\n"),
             "pointsman.yaml:2: admin: 'localhost:8080' cannot be had together with `listen` "
             "('127.0.0.1:8080'); give each a port of its own");
+  EXPECT_THAT(fault("replicas: [http://a]\nkv_events: {endpoint_port: 5557, bind: tcp://*:5557}\n"),
+              StartsWith("pointsman.yaml:2: kv_events.bind: cannot be had together with "));
   EXPECT_THAT(fault("observe: 0.0.0.0:9090\nreplicas: [http://a]\n"),
               HasSubstr("pointsman.yaml:1: observe: '0.0.0.0:9090' cannot be had together with "
                         "`admin`"));

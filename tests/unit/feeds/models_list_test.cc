@@ -31,6 +31,16 @@ TEST(ModelsList, ReadsAVllmListAsCaptured) {
   EXPECT_THAT(list->entries[0].object, HasSubstr("\"permission\""));
 }
 
+TEST(ModelsList, TheBaseModelIsTheFirstThatIsNoAdapter) {
+  const auto base = [](std::string_view body) { return parse_models_list(body)->base_model(); };
+  EXPECT_EQ(base(R"({"data": [{"id": "ad1", "parent": "m1"}, {"id": "m1", "parent": null},
+                              {"id": "m2"}]})"),
+            "m1");
+  EXPECT_EQ(base(R"({"data": [{"id": "m2"}]})"), "m2");
+  EXPECT_EQ(base(R"({"data": [{"id": "ad1", "parent": "m1"}]})"), "");
+  EXPECT_EQ(base(body_of("vllm/04-get-v1_models.response.http")), "tiny");
+}
+
 TEST(ModelsList, ALlamaCppListBindsToNothing) {
   const std::optional<ModelsList> list =
       parse_models_list(body_of("llama.cpp/03-get-v1_models.response.http"));

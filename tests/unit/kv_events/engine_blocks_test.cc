@@ -174,14 +174,14 @@ TEST_F(EngineBlocksTest, TiersAreApart) {
   apply({packed({.blocks = {1}, .tokens = prompt})});
   // Offloading to host memory may name the block by its hash alone.
   apply({packed({.blocks = {1}, .tokens = {}, .medium = "CPU"})});
-  EXPECT_TRUE(held_.holds(key, CacheTier::kGpu));
-  EXPECT_TRUE(held_.holds(key, CacheTier::kHost));
+  EXPECT_TRUE(held_.holds(key, Tier::kGpu));
+  EXPECT_TRUE(held_.holds(key, Tier::kCpu));
   apply({packed_removed({1})});
-  EXPECT_FALSE(held_.holds(key, CacheTier::kGpu));
-  EXPECT_TRUE(held_.holds(key, CacheTier::kHost));
+  EXPECT_FALSE(held_.holds(key, Tier::kGpu));
+  EXPECT_TRUE(held_.holds(key, Tier::kCpu));
   // What follows is placed behind it all the same.
   apply({packed({.blocks = {2}, .parent = 1, .tokens = tokens(16, 16), .medium = "DISK"})});
-  EXPECT_EQ(held_.all(CacheTier::kDisk).size(), 1U);
+  EXPECT_EQ(held_.all(Tier::kDisk).size(), 1U);
   apply({packed_removed({1}, "CPU"), packed_removed({2}, "DISK")});
   EXPECT_EQ(blocks_.blocks(), 0U);
   apply({packed({.blocks = {7}, .tokens = {}, .medium = "CPU"})});
@@ -190,13 +190,13 @@ TEST_F(EngineBlocksTest, TiersAreApart) {
 
 TEST_F(EngineBlocksTest, MediaAsEnginesNameThem) {
   for (const char* const name : {"", "GPU", "gpu", "HBM", "device"}) {
-    EXPECT_EQ(tier_of(name), CacheTier::kGpu) << name;
+    EXPECT_EQ(tier_of(name), Tier::kGpu) << name;
   }
   for (const char* const name : {"CPU", "CPU_PINNED", "CPU_TIER1", "HOST", "DRAM"}) {
-    EXPECT_EQ(tier_of(name), CacheTier::kHost) << name;
+    EXPECT_EQ(tier_of(name), Tier::kCpu) << name;
   }
   for (const char* const name : {"DISK", "EXTERNAL", "STORAGE", "REMOTE", "?"}) {
-    EXPECT_EQ(tier_of(name), CacheTier::kDisk) << name;
+    EXPECT_EQ(tier_of(name), Tier::kDisk) << name;
   }
 }
 
@@ -236,7 +236,7 @@ TEST_F(EngineBlocksTest, AllCanBeToldOnceMore) {
   HeldKeys again;
   blocks_.tell_all(again);
   EXPECT_EQ(again.all(), held_.all());
-  EXPECT_EQ(again.all(CacheTier::kHost), held_.all(CacheTier::kHost));
+  EXPECT_EQ(again.all(Tier::kCpu), held_.all(Tier::kCpu));
 }
 
 TEST_F(EngineBlocksTest, MemoryIsRefusedAtTheBudget) {
@@ -264,16 +264,19 @@ TEST(BlockTable, AgreesWithAMap) {
     ASSERT_EQ(place.has_value(), model.contains(hash));
     if (place) {
       ASSERT_EQ(table.keys(*place)[1], model[hash]);
-      ASSERT_EQ(table.facts(*place).phase, model[hash] % 1'000);
+      ASSERT_EQ(table.facts(*place).phase, model[hash] % 200);
       if (rng.below(2) == 0) {
         table.erase(*place);
         model.erase(hash);
       }
     } else {
       const BlockHash key = rng();
-      const BlockTable::Place fresh = *table.insert(hash);
+      const BlockTable::Place fresh = *table.insert(hash, std::nullopt);
       table.keys(fresh)[1] = key;
-      table.set_facts(fresh, {.phase = static_cast<std::uint16_t>(key % 1'000), .copies = 1});
+      BlockTable::Facts facts;
+      facts.phase = static_cast<std::uint8_t>(key % 200);
+      facts.copies = 1;
+      table.set_facts(fresh, facts);
       model[hash] = key;
     }
   }
@@ -284,12 +287,12 @@ TEST(BlockTable, AgreesWithAMap) {
   EXPECT_EQ(budget.used, table.bytes());
 }
 
-TEST(BlockTable, TakesUnder28BytesABlock) {
+TEST(BlockTable, TakesAtMost31BytesABlock) {
   TableBudget budget;
   BlockTable table(1, 3, budget);
   Rng rng(1);
-  for (int i = 0; i < 1'000'000; ++i) ASSERT_TRUE(table.insert(rng()));
-  EXPECT_LE(static_cast<double>(table.bytes()) / 1e6, 27.5);
+  for (int i = 0; i < 1'000'000; ++i) ASSERT_TRUE(table.insert(rng(), std::nullopt));
+  EXPECT_LE(static_cast<double>(table.bytes()) / 1e6, 31.0);
 }
 
 }  // namespace

@@ -105,6 +105,16 @@ TEST(EventDecoder, ABatchMayBeAMap) {
   EXPECT_EQ(batch.events.size(), 1U);
 }
 
+TEST(EventDecoder, TheRankIsFoundWithoutTheEvents) {
+  EXPECT_EQ(batch_rank(packed_batch({packed_cleared(), packed_removed({1})})), 0);
+  Pack map;
+  map.map(2).text("events").array(1).raw(packed_cleared()).text("data_parallel_rank").whole(5);
+  EXPECT_EQ(batch_rank(map.bytes()), 5);
+  EXPECT_FALSE(batch_rank(Pack().array(2).real(1).array(0).bytes()).has_value());
+  EXPECT_FALSE(batch_rank(Pack().array(3).real(1).array(0).nil().bytes()).has_value());
+  EXPECT_FALSE(batch_rank("\x93").has_value());
+}
+
 // An engine publishes the last 64 bits of a digest, or all of its bytes.
 TEST(EventDecoder, HashesAsBytesAreThoseAsNumbers) {
   Pack event;

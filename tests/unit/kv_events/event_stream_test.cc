@@ -77,13 +77,13 @@ class WithoutReplay : public EventStreamTest {
 };
 
 TEST_F(EventStreamTest, AnEngineThatHasPublishedNothingIsTrusted) {
-  EXPECT_EQ(stream_.trust(), StreamTrust::kNone);
+  EXPECT_EQ(stream_.trust(), Trust::kNone);
   EXPECT_EQ(stream_.wanted(), 0U);
   replay();
-  EXPECT_EQ(stream_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
   publish({stored(1)});
   EXPECT_TRUE(held(1));
-  EXPECT_EQ(stream_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
   EXPECT_EQ(stream_.why(), "");
 }
 
@@ -91,10 +91,10 @@ TEST_F(EventStreamTest, OfAnEngineThatAlreadyRunsAllIsReplayed) {
   for (std::uint64_t block = 1; block <= 5; ++block) publish({stored(block)}, false);
   publish({packed_removed({2})}, false);
   publish({stored(6)});  // Heard before the replay: it waits.
-  EXPECT_EQ(stream_.trust(), StreamTrust::kReplaying);
+  EXPECT_EQ(stream_.trust(), Trust::kReplaying);
   EXPECT_FALSE(held(6));
   replay();
-  EXPECT_EQ(stream_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
   EXPECT_TRUE(held(1) && !held(2) && held(5) && held(6));
   EXPECT_EQ(stream_.counts().duplicates, 1U);
   EXPECT_EQ(stream_.counts().restarts, 0U);
@@ -103,11 +103,11 @@ TEST_F(EventStreamTest, OfAnEngineThatAlreadyRunsAllIsReplayed) {
 TEST_F(EventStreamTest, AReplayThatDoesNotBeginAtTheBeginningLeavesAGap) {
   for (std::uint64_t block = 1; block <= 5; ++block) publish({stored(block)}, false);
   replay(2);
-  EXPECT_EQ(stream_.trust(), StreamTrust::kGap);
+  EXPECT_EQ(stream_.trust(), Trust::kGap);
   EXPECT_TRUE(!held(3) && held(4) && held(5));
   EXPECT_FALSE(stream_.wanted().has_value());
   publish({packed_cleared()});
-  EXPECT_EQ(stream_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
   EXPECT_FALSE(held(4));
 }
 
@@ -119,12 +119,12 @@ TEST_F(EventStreamTest, AGapIsReplayed) {
   publish({packed_removed({1})}, false);
   publish({stored(3)}, false);
   publish({stored(9)});
-  EXPECT_EQ(stream_.trust(), StreamTrust::kReplaying);
+  EXPECT_EQ(stream_.trust(), Trust::kReplaying);
   EXPECT_EQ(stream_.wanted(), 1U);  // From the last one that was seen.
   EXPECT_TRUE(held(1));
   publish({stored(10)});  // Waits, too.
   replay();
-  EXPECT_EQ(stream_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
   EXPECT_TRUE(!held(1) && !held(2) && held(3) && held(9) && held(10));
   EXPECT_EQ(stream_.counts().gaps, 1U);
   EXPECT_EQ(stream_.counts().losses, 0U);
@@ -137,7 +137,7 @@ TEST_F(EventStreamTest, AReplayWithAHoleLosesWhatWasKnown) {
   publish({stored(2)}, false);
   publish({stored(3)});
   replay(2);
-  EXPECT_EQ(stream_.trust(), StreamTrust::kGap);
+  EXPECT_EQ(stream_.trust(), Trust::kGap);
   EXPECT_TRUE(!held(1) && held(2) && held(3));
   EXPECT_EQ(stream_.counts().losses, 1U);
 }
@@ -150,7 +150,7 @@ TEST_F(EventStreamTest, AReplayThatFailsLosesWhatWasKnown) {
   publish({stored(4)});
   stream_.replay_begun();
   stream_.replay_failed(held_);
-  EXPECT_EQ(stream_.trust(), StreamTrust::kGap);
+  EXPECT_EQ(stream_.trust(), Trust::kGap);
   EXPECT_TRUE(!held(1) && held(3) && held(4));
   // The next gap asks again.
   publish({stored(5)}, false);
@@ -173,7 +173,7 @@ TEST_F(EventStreamTest, BatchesMissedDuringAReplayAreAskedForAgain) {
   stream_.replay_ended(held_);
   EXPECT_EQ(stream_.wanted(), 2U);
   replay();
-  EXPECT_EQ(stream_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
   EXPECT_TRUE(held(1) && held(2) && held(3) && held(4) && held(5));
 }
 
@@ -190,7 +190,7 @@ TEST_F(EventStreamTest, AskingEndsWhereItDoesNotHelp) {
     stream_.replay_ended(held_);
   }
   EXPECT_LE(asked, 3);
-  EXPECT_EQ(stream_.trust(), StreamTrust::kGap);
+  EXPECT_EQ(stream_.trust(), Trust::kGap);
   EXPECT_TRUE(!held(1) && held(3));
 }
 
@@ -208,18 +208,18 @@ TEST_F(EventStreamTest, WhatWaitsIsBounded) {
     for (std::uint64_t n = from; n < log_.size(); ++n) stream.replayed(n, log_[n], held_);
     stream.replay_ended(held_);
   }
-  EXPECT_EQ(stream.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(stream.trust(), Trust::kTrusted);
   EXPECT_EQ(held_.all().size(), 50U);
 }
 
 // Case D63.
 TEST_F(WithoutReplay, ANumberThatFallsIsARestart) {
   batch(alone_, 800, {stored(1)});
-  EXPECT_EQ(alone_.trust(), StreamTrust::kGap);
+  EXPECT_EQ(alone_.trust(), Trust::kGap);
   EXPECT_TRUE(held(1));
   batch(alone_, 0, {stored(7)});
   EXPECT_TRUE(!held(1) && held(7));
-  EXPECT_EQ(alone_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(alone_.trust(), Trust::kTrusted);
   EXPECT_EQ(alone_.counts().restarts, 1U);
 }
 
@@ -229,7 +229,7 @@ TEST_F(WithoutReplay, AGapIsALoss) {
   batch(alone_, 2, {packed_removed({2})});
   batch(alone_, 5, {stored(9)});
   EXPECT_TRUE(!held(1) && held(9));
-  EXPECT_EQ(alone_.trust(), StreamTrust::kGap);
+  EXPECT_EQ(alone_.trust(), Trust::kGap);
   EXPECT_FALSE(alone_.wanted().has_value());
 }
 
@@ -260,7 +260,7 @@ TEST_F(WithoutReplay, AnOlderBatchAgainIsNoRestart) {
   alone_.published(1, batches[1], held_);
   EXPECT_EQ(alone_.counts().restarts, 0U);
   EXPECT_EQ(held_.all().size(), 4U);
-  EXPECT_EQ(alone_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(alone_.trust(), Trust::kTrusted);
 }
 
 TEST_F(EventStreamTest, ARestartInTheMiddleIsReplayedFromItsBeginning) {
@@ -273,7 +273,7 @@ TEST_F(EventStreamTest, ARestartInTheMiddleIsReplayedFromItsBeginning) {
   EXPECT_TRUE(held_.all().empty());
   replay();
   EXPECT_TRUE(held(11) && held(12) && !held(1));
-  EXPECT_EQ(stream_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
   EXPECT_EQ(stream_.counts().restarts, 1U);
 }
 
@@ -289,7 +289,7 @@ TEST_F(EventStreamTest, ARestartThatLooksLikeAGapIsFoundOut) {
   EXPECT_EQ(stream_.wanted(), 0U);
   EXPECT_TRUE(held_.all().empty());
   replay();
-  EXPECT_EQ(stream_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
   EXPECT_TRUE(!held(1) && held(11) && held(18));
   EXPECT_EQ(stream_.counts().restarts, 1U);
 }
@@ -301,9 +301,9 @@ TEST_F(EventStreamTest, AReplicaThatComesBackIsTheSameOrAnotherOne) {
   std::swap(held_, forgot);
   stream_.revive(held_);
   EXPECT_EQ(held_.all(), forgot.all());
-  EXPECT_EQ(stream_.trust(), StreamTrust::kReplaying);
+  EXPECT_EQ(stream_.trust(), Trust::kReplaying);
   replay();
-  EXPECT_EQ(stream_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
   EXPECT_EQ(stream_.counts().restarts, 0U);
 
   // Now it has restarted, and has not come as far.
@@ -314,16 +314,16 @@ TEST_F(EventStreamTest, AReplicaThatComesBackIsTheSameOrAnotherOne) {
   EXPECT_TRUE(held_.all().empty());
   replay();
   EXPECT_TRUE(held(11));
-  EXPECT_EQ(stream_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
 }
 
 TEST_F(WithoutReplay, AReplicaThatComesBackProvesItselfByTheNextNumber) {
   batch(alone_, 0, {stored(1)});
   alone_.revive(held_);
   EXPECT_TRUE(held(1));
-  EXPECT_EQ(alone_.trust(), StreamTrust::kGap);
+  EXPECT_EQ(alone_.trust(), Trust::kGap);
   batch(alone_, 1, {stored(2)});
-  EXPECT_EQ(alone_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(alone_.trust(), Trust::kTrusted);
 }
 
 // What is known to be there fills the cache: there is room for little else.
@@ -331,11 +331,11 @@ TEST_F(WithoutReplay, AGapIsClosedOnceTheCacheIsFilledAnew) {
   alone_.set_engine(10, true);
   batch(alone_, 50, {stored(1)});
   for (std::uint64_t n = 2; n <= 8; ++n) batch(alone_, 49 + n, {stored(n)});
-  EXPECT_EQ(alone_.trust(), StreamTrust::kGap);
+  EXPECT_EQ(alone_.trust(), Trust::kGap);
   batch(alone_, 58, {packed_removed({1}), stored(9)});
-  EXPECT_EQ(alone_.trust(), StreamTrust::kGap);
+  EXPECT_EQ(alone_.trust(), Trust::kGap);
   batch(alone_, 59, {stored(10)});
-  EXPECT_EQ(alone_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(alone_.trust(), Trust::kTrusted);
 }
 
 TEST_F(WithoutReplay, EventsThatDoNotFitTogetherAreNotTrusted) {
@@ -347,21 +347,21 @@ TEST_F(WithoutReplay, EventsThatDoNotFitTogetherAreNotTrusted) {
                    .parent = 5'000 + i,
                    .tokens = std::vector<std::uint32_t>(16, 3)})});
   }
-  EXPECT_EQ(alone_.trust(), StreamTrust::kTrusted);
+  EXPECT_EQ(alone_.trust(), Trust::kTrusted);
   for (std::uint64_t i = 20; i < 30; ++i) {
     batch(alone_, number++,
           {packed({.blocks = {1'000 + i},
                    .parent = 5'000 + i,
                    .tokens = std::vector<std::uint32_t>(16, 3)})});
   }
-  EXPECT_EQ(alone_.trust(), StreamTrust::kGap);
+  EXPECT_EQ(alone_.trust(), Trust::kGap);
   EXPECT_EQ(alone_.why(), "the events do not fit together");
 }
 
 TEST_F(WithoutReplay, ABatchThatCannotBeReadIsALoss) {
   batch(alone_, 0, {stored(1)});
   alone_.published(1, "no batch", held_);
-  EXPECT_EQ(alone_.trust(), StreamTrust::kGap);
+  EXPECT_EQ(alone_.trust(), Trust::kGap);
   EXPECT_TRUE(held_.all().empty());
   EXPECT_EQ(alone_.counts().undecodable, 1U);
   batch(alone_, 2, {stored(2)});
@@ -372,7 +372,7 @@ TEST_F(WithoutReplay, ABatchThatCannotBeReadIsALoss) {
 TEST_F(WithoutReplay, WithoutACacheThereIsNothingToTrust) {
   alone_.set_engine(10, false);
   batch(alone_, 0, {stored(1)});
-  EXPECT_EQ(alone_.trust(), StreamTrust::kNone);
+  EXPECT_EQ(alone_.trust(), Trust::kNone);
   EXPECT_EQ(alone_.why(), "the engine runs without a prefix cache");
 }
 
@@ -382,7 +382,7 @@ TEST_F(WithoutReplay, WindowsAloneAreNotTrusted) {
                  .tokens = std::vector<std::uint32_t>(16, 3),
                  .group = 0,
                  .kind = "sliding_window"})});
-  EXPECT_EQ(alone_.trust(), StreamTrust::kNone);
+  EXPECT_EQ(alone_.trust(), Trust::kNone);
 }
 
 }  // namespace

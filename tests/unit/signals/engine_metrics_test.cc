@@ -157,6 +157,22 @@ TEST(EngineMetrics, CapacityIsSummedOverRanksAndComputedWhereItIsNotSaid) {
   EXPECT_EQ(none.block_tokens, 16U);
 }
 
+TEST(EngineMetrics, TheCacheOfVllmIsAsItsConfigurationSays) {
+  const EngineReading on = read(
+      "vllm:cache_config_info{enable_prefix_caching=\"True\",engine=\"0\",num_gpu_blocks=\"100\"} "
+      "1\n"
+      "vllm:cache_config_info{enable_prefix_caching=\"True\",engine=\"1\",num_gpu_blocks=\"100\"} "
+      "1\n");
+  EXPECT_EQ(on.kv_blocks, 200U);
+  EXPECT_EQ(on.prefix_caching, true);
+  const EngineReading off =
+      read("vllm:cache_config_info{enable_prefix_caching=\"False\",num_gpu_blocks=\"None\"} 1\n");
+  EXPECT_EQ(off.kv_blocks, 0U);
+  EXPECT_EQ(off.prefix_caching, false);
+  EXPECT_FALSE(read("vllm:num_requests_running 1\n").prefix_caching.has_value());
+  EXPECT_EQ(read("sglang:num_pages 512\nsglang:page_size 64\n").kv_blocks, 512U);
+}
+
 TEST(EngineMetrics, ASleepingRankMakesTheReplicaAsleep) {
   EXPECT_EQ(read("vllm:engine_sleep_state{engine=\"0\",sleep_state=\"awake\"} 0\n"
                  "vllm:engine_sleep_state{engine=\"0\",sleep_state=\"weights_offloaded\"} 1\n")

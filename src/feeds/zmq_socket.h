@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace pointsman {
+
+// The ZeroMQ library's own threads. Outlives its sockets.
+class ZmqContext {
+ public:
+  ZmqContext();
+  ~ZmqContext();
+  ZmqContext(const ZmqContext&) = delete;
+  ZmqContext& operator=(const ZmqContext&) = delete;
+
+  [[nodiscard]] void* handle() const { return handle_; }
+
+ private:
+  void* handle_;
+};
+
+// One socket of libzmq, for one thread. Nothing it does waits.
+class ZmqSocket {
+ public:
+  enum class Kind {
+    kSubscriber,  // takes what publishers send
+    kDealer,      // asks, and takes any number of answers
+  };
+  ZmqSocket(const ZmqContext& context, Kind kind);
+  ~ZmqSocket();
+  ZmqSocket(const ZmqSocket&) = delete;
+  ZmqSocket& operator=(const ZmqSocket&) = delete;
+
+  // To where the other side listens. It need not be there yet, and may come and go.
+  Result<void> connect(const std::string& endpoint);
+  // To where others connect. Error: the address is in use or is none.
+  Result<void> bind(const std::string& endpoint);
+  // The messages whose first frame begins so.
+  Result<void> subscribe(std::string_view topic);
+  // The endpoint that was bound, with the port that was found for port 0 or *.
+  [[nodiscard]] std::string bound_endpoint() const;
+
+  // False where nobody is connected, or cannot take it now.
+  bool send(const std::vector<std::string_view>& frames);
+  // The next message's frames; false where there is none. Frames beyond kMostFrames are dropped.
+  bool receive(std::vector<std::string>& frames);
+  static constexpr std::size_t kMostFrames = 8;
+
+  [[nodiscard]] void* handle() const { return handle_; }
+
+ private:
+  void* handle_;
+};
+
+}  // namespace pointsman
