@@ -121,6 +121,7 @@ class Serve {
     open_access_log();
     open_decision_log();
     start_kv_events();
+    load_tokenizers();
     start_proxy();
     feeds_ = std::make_unique<Feeds>(
         housekeeping_, resolver_, fleet_, router_, feeds_options(config(), seed_),
@@ -188,6 +189,12 @@ class Serve {
     if (!started) fail("kv_events.bind: " + started.error().message);
   }
 
+  void load_tokenizers() {
+    Result<std::unique_ptr<PromptModels>> models = prompt_models(config(), seed_);
+    if (!models) fail("tokenizers: " + models.error().message);
+    models_ = std::move(*models);
+  }
+
   // Binds the data port, so that a port in use is told before anything else happens.
   void start_proxy() {
     ProxyOptions options = proxy_options(config(), seed_);
@@ -207,7 +214,7 @@ class Serve {
                                    .append_models = {},
                                    .refresh_models = {},
                                    .orca_report = {},
-                                   .models = nullptr};
+                                   .models = models_.get()};
     // The feeds are made after the proxy and go before it; its threads run only in between.
     dependencies.append_models = [this](std::string& out) { feeds_->models().append_merged(out); };
     dependencies.refresh_models = [this](Reactor& reactor, std::function<void()> done) {
@@ -331,6 +338,7 @@ class Serve {
   ProxyMetrics metrics_;
   ReplicaActivity activity_;
   OrcaReports orca_;
+  std::unique_ptr<PromptModels> models_;
   std::unique_ptr<AccessLog> access_log_;
   std::unique_ptr<DecisionLog> decision_log_;
   Reactor housekeeping_;

@@ -1,8 +1,11 @@
 #include "serve_options.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "features/chat_request.h"
+#include "features/loaded_prompt_model.h"
 #include "http/url.h"
 
 namespace pointsman {
@@ -81,7 +84,33 @@ std::optional<KvEventFeed::Options> kv_event_options(const Config& config, std::
   options.table_max_bytes = events.table_max_bytes;
   options.block_tokens = config.features.block_ids;
   options.seed = seed + 2;
+  options.canonical_model = [tokenizers = config.tokenizers](std::string_view name) {
+    for (const TokenizerConfig& tokenizer : tokenizers) {
+      const auto& models = tokenizer.models;
+      if (std::find(models.begin(), models.end(), name) != models.end()) return models.front();
+    }
+    return std::string();
+  };
   return options;
+}
+
+Result<std::unique_ptr<PromptModels>> prompt_models(const Config& config, std::uint64_t seed) {
+  if (config.tokenizers.empty()) return std::unique_ptr<PromptModels>();
+  std::vector<PromptModels::Entry> entries;
+  for (const TokenizerConfig& tokenizer : config.tokenizers) {
+    std::string problem;
+    Result<std::unique_ptr<const PromptModel>> model =
+        LoadedPromptModel::load(tokenizer.path, problem);
+    const std::string& name = tokenizer.models.front();
+    if (!model) return Error{ErrorKind::kInternal, name + ": " + model.error().message};
+    if (!problem.empty()) log_warning("tokenizers: " + name + ": chats stay text: " + problem);
+    entries.push_back({.names = tokenizer.models,
+                       .adapters = tokenizer.adapters,
+                       .max_prompt_bytes = tokenizer.max_prompt_bytes,
+                       .model = std::move(*model)});
+  }
+  return std::make_unique<PromptModels>(std::move(entries), config.features.token_cache,
+                                        chain_secret(seed));
 }
 
 ProxyOptions proxy_options(const Config& config, std::uint64_t seed) {

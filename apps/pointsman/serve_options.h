@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include "base/result.h"
 #include "config/config.h"
 #include "core/router.h"
+#include "features/prompt_models.h"
 #include "feeds/feeds.h"
 #include "feeds/kv_event_feed.h"
 #include "proxy/proxy_options.h"
@@ -27,6 +29,10 @@ namespace pointsman {
                                                                    std::uint64_t seed);
 // `threads` and the address of `listen` are filled in by the caller.
 [[nodiscard]] ProxyOptions proxy_options(const Config& config, std::uint64_t seed);
+// Reads the tokenizers of the configuration; takes up to a second for each. An error names the
+// entry. Null: there are none.
+[[nodiscard]] Result<std::unique_ptr<PromptModels>> prompt_models(const Config& config,
+                                                                  std::uint64_t seed);
 // Of the chains of token ids, in requests and in engines' events alike.
 [[nodiscard]] std::uint64_t chain_secret(std::uint64_t seed);
 [[nodiscard]] PoolPurpose pool_purpose(const std::string& word);

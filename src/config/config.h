@@ -55,13 +55,22 @@ struct SaturationConfig {
 
 // What is read of a request.
 struct FeaturesConfig {
-  std::size_t max_body = std::size_t{16} << 20;  // bodies up to here are held and read whole
-  std::uint32_t block_bytes = 64;                // text of one prefix block
-  std::uint32_t block_ids = 16;                  // token ids of one prefix block
-  double bytes_per_token = 4;                    // for estimates, until learnt
+  std::size_t max_body = std::size_t{16} << 20;     // bodies up to here are held and read whole
+  std::uint32_t block_bytes = 64;                   // text of one prefix block
+  std::uint32_t block_ids = 16;                     // token ids of one prefix block
+  double bytes_per_token = 4;                       // for estimates, until learnt
+  std::size_t token_cache = std::size_t{64} << 20;  // ids of prompts' pieces
   // Looked at in this order for the session key.
   std::vector<std::string> session_headers = {"x-session-id", "x-claude-code-session-id",
                                               "x-session-affinity", "session-id", "session_id"};
+};
+
+// A model whose prompts become token ids.
+struct TokenizerConfig {
+  std::vector<std::string> models;    // served names of the base model; the first is canonical
+  std::vector<std::string> adapters;  // served names of its LoRA adapters
+  std::string path;                   // a model's folder, or a tokenizer.json
+  std::size_t max_prompt_bytes = std::size_t{1} << 20;  // longer prompts stay text
 };
 
 struct ModelsConfig {
@@ -200,6 +209,7 @@ struct Config {
   SegregationConfig segregation;
   SaturationConfig saturation;
   FeaturesConfig features;
+  std::vector<TokenizerConfig> tokenizers;
   ModelsConfig models;
   TimeoutsConfig timeouts;
   LimitsConfig limits;

@@ -66,6 +66,7 @@ Values:
       R"(| `policy` | policy | `least_work` | a name, or a map | How replicas are chosen, see below. |
 | `replicas` | list of replicas | none | | The replicas of one pool with purpose general; in place of `pools`, never beside it. |
 | `pools` | list of pools | none | | Several pools, see below. |
+| `tokenizers` | list of tokenizers | none | | Models whose prompts become token ids, see below. |
 
 ## Replicas
 
@@ -73,6 +74,21 @@ An entry of `replicas` is a URL, or a map with these keys:
 
 )";
   append_table(replica_keys(), "", out);
+  out += R"(
+## Tokenizers
+
+Prompts of these models are known by their token ids, of all others by their text. See
+[tokens.md](tokens.md).
+
+```yaml
+tokenizers:
+  - models: [llama-3-8b]
+    adapters: [support-adapter]
+    path: /models/llama-3-8b
+```
+
+)";
+  append_table(tokenizer_keys(), "", out);
   out += R"(
 ## Pools
 

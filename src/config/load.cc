@@ -142,6 +142,9 @@ class Loader {
       refuse_both(member, "replicas");
       note("pools", member.line);
       read_pools(member.value);
+    } else if (member.key == "tokenizers") {
+      note("tokenizers", member.line);
+      read_tokenizers(member.value);
     } else if (!is_section(member.key)) {
       if (!read_key(config_keys(), member, "", config())) unknown(member, "", top_names());
     } else {
@@ -219,6 +222,39 @@ class Loader {
         continue;
       }
       config().pools.push_back(read_pool(item, path));
+    }
+  }
+
+  void read_tokenizers(const YamlNode& node) {
+    if (node.kind == YamlNode::Kind::kNull) return;
+    if (node.kind != YamlNode::Kind::kSequence) {
+      faults_.add(node.line, "tokenizers", "is not a list of maps with models and a path");
+      return;
+    }
+    std::vector<std::string> known;
+    for (const Key<TokenizerConfig>& key : tokenizer_keys()) known.push_back(key.path);
+    for (std::size_t i = 0; i < node.items.size(); ++i) {
+      const std::string path = "tokenizers[" + std::to_string(i) + "]";
+      const YamlNode& item = node.items[i];
+      if (item.kind != YamlNode::Kind::kMap) {
+        faults_.add(item.line, path, "is not a map with models and a path");
+        continue;
+      }
+      TokenizerConfig tokenizer;
+      for (const YamlMember& member : item.members) {
+        if (!read_key(tokenizer_keys(), member, "", tokenizer, path + ".")) {
+          unknown(member, path + ".", known);
+        }
+      }
+      if (tokenizer.models.empty()) faults_.add(item.line, path, "has no models");
+      if (tokenizer.path.empty()) faults_.add(item.line, path, "has no path");
+      for (const auto* const names : {&tokenizer.models, &tokenizer.adapters}) {
+        for (const std::string& name : *names) {
+          if (tokenized_.insert(name).second) continue;
+          faults_.add(item.line, path, "'" + name + "' has a tokenizer already");
+        }
+      }
+      config().tokenizers.push_back(std::move(tokenizer));
     }
   }
 
@@ -319,7 +355,7 @@ class Loader {
   }
 
   static std::vector<std::string> top_names() {
-    std::vector<std::string> names = {"policy", "replicas", "pools"};
+    std::vector<std::string> names = {"policy", "replicas", "pools", "tokenizers"};
     for (const Key<Config>& key : config_keys()) {
       const std::string section = section_of(key.path);
       const std::string& name = section.empty() ? key.path : section;
@@ -332,6 +368,7 @@ class Loader {
   const ConfigContext& context_;
   LoadedConfig loaded_;
   std::map<std::string, std::string> places_;  // of each replica, with its URL
+  std::set<std::string> tokenized_;            // models and adapters with a tokenizer
 };
 
 }  // namespace

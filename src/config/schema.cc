@@ -26,6 +26,9 @@ using schema_detail::wrong;
 bool any_text(const std::string&) {
   return true;
 }
+bool is_name(const std::string& text) {
+  return !text.empty();
+}
 bool listens(const std::string& text) {
   return is_listen_address(text);
 }
@@ -147,6 +150,10 @@ std::vector<Key<Config>> make_config_keys() {
            "Token ids in one block of the prefix index, where prompts are or become token ids.")
       .add("bytes_per_token", &FeaturesConfig::bytes_per_token, 0.5, 64.0,
            "For estimating tokens from text, until a model's answers have taught better.")
+      .add("token_cache", &FeaturesConfig::token_cache, kMiB, 64 * kGiB,
+           "Token ids of prompts' pieces that are kept, so that a conversation's next turn costs "
+           "only "
+           "what is new in it.")
       .add("session_headers", &FeaturesConfig::session_headers, "list of header names",
            "in the order of preference", &is_header_name,
            "Headers that name the session; the first one present counts. Without any: "
@@ -355,6 +362,21 @@ std::vector<Key<ReplicaConfig>> make_replica_keys() {
   return table;
 }
 
+std::vector<Key<TokenizerConfig>> make_tokenizer_keys() {
+  std::vector<Key<TokenizerConfig>> table;
+  SectionKeys<TokenizerConfig, TokenizerConfig>(
+      table, "", [](TokenizerConfig& c) -> TokenizerConfig& { return c; })
+      .add("models", &TokenizerConfig::models, "list of model names", "at least one", &is_name,
+           "Names under which the base model is served; the first one stands for all of them.")
+      .add("adapters", &TokenizerConfig::adapters, "list of model names", "", &is_name,
+           "Names under which LoRA adapters of it are served.")
+      .add("path", &TokenizerConfig::path, "path", "must be given", &any_text,
+           "The model's folder, with tokenizer.json and its chat template, or a tokenizer.json.")
+      .add("max_prompt_bytes", &TokenizerConfig::max_prompt_bytes, kKiB, kGiB,
+           "Longer prompts are known by their text alone.");
+  return table;
+}
+
 constexpr std::array<Section, 16> kSections = {{
     {"segregation", "From where a request belongs in a pool of its own."},
     {"saturation",
@@ -388,6 +410,11 @@ const std::vector<Key<Config>>& config_keys() {
 
 const std::vector<Key<ReplicaConfig>>& replica_keys() {
   static const std::vector<Key<ReplicaConfig>> keys = make_replica_keys();
+  return keys;
+}
+
+const std::vector<Key<TokenizerConfig>>& tokenizer_keys() {
+  static const std::vector<Key<TokenizerConfig>> keys = make_tokenizer_keys();
   return keys;
 }
 

@@ -27,9 +27,11 @@ struct Key {
   std::function<std::string(const Owner&)> text;
 };
 
-// All keys but those with a structure of their own: policy, pools, replicas (see load.h).
+// All keys but those with a structure of their own: policy, pools, replicas, tokenizers (see
+// load.h).
 const std::vector<Key<Config>>& config_keys();
 const std::vector<Key<ReplicaConfig>>& replica_keys();
+const std::vector<Key<TokenizerConfig>>& tokenizer_keys();
 
 // What a section is about, in one sentence.
 struct Section {

@@ -25,6 +25,15 @@ bool is_of_ids(std::string_view written) {
   return written[first] == '[' || is_digit(written[first]);
 }
 
+// Whether the JSON holds more than `most` objects; braces in text count too.
+bool has_more_objects(std::string_view json, std::size_t most) {
+  std::size_t objects = 0;
+  for (std::size_t at = json.find('{'); at != std::string_view::npos; at = json.find('{', at + 1)) {
+    if (++objects > most) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 struct ChatRequestReader::Json {
@@ -269,7 +278,8 @@ bool ChatRequestReader::prepare_ids(Body& body, const PromptModels::Entry& entry
                                 .variables = fields.template_variables,
                                 .add_generation_prompt = fields.add_generation_prompt,
                                 .continue_final_message = fields.continue_final_message};
-    if (bytes > kRenderedAtOnce) {
+    if (bytes > kRenderedAtOnce || has_more_objects(messages, kObjectsAtOnce) ||
+        has_more_objects(tools, kObjectsAtOnce)) {
       prompt.rendered = false;
       prompt.messages = written.messages;
       prompt.tools = written.tools;
@@ -336,7 +346,11 @@ void ChatRequestReader::take_ids(Body& body, PromptText& prompt, RequestFacts& f
   if (prompt.has_media()) {
     content_.start_behind_ids(prompt.end, facts.blocks);
     visit_content(body, /*session_only=*/false);
-    if (!content_.before_medium()) tokens += content_.count().tokens(bytes_per_token(facts.model));
+    content_.end_behind_ids();
+    const std::size_t behind = prompt.texts.front().size() - prompt.exact_bytes;
+    tokens +=
+        static_cast<std::uint64_t>(static_cast<double>(behind) / bytes_per_token(facts.model));
+    tokens += content_.count().media_tokens();
   } else {
     for (const std::string& text : prompt.texts) facts.text_bytes += text.size();
   }

@@ -59,8 +59,9 @@ class ChatRequestReader {
   static constexpr std::size_t kPadding = 64;
   // Of a body that is not whole, so much of its beginning is looked at.
   static constexpr std::size_t kMaxPartial = std::size_t{1} << 20;
-  // Bytes of JSON and of text.
+  // Bytes of JSON, and objects in it (messages, parts, tools); bytes of text.
   static constexpr std::size_t kRenderedAtOnce = std::size_t{128} << 10;
+  static constexpr std::size_t kObjectsAtOnce = 256;
   static constexpr std::size_t kEncodedAtOnce = std::size_t{8} << 10;
 
   explicit ChatRequestReader(const FeatureOptions& options, const ReaderDependencies& deps = {});

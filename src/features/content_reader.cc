@@ -17,7 +17,7 @@ std::string_view text_or_empty(json::od::value& value) {
 // Kinds of pieces, for PromptContent::mark.
 constexpr char kMarkSystem = 'S';
 constexpr char kMarkTools = 'T';
-constexpr char kMarkMessage = 'M';
+constexpr char kMarkMessage = PromptContent::kMessage;
 constexpr char kMarkRole = 'r';
 constexpr char kMarkContent = 'c';
 constexpr char kMarkPart = 'p';

@@ -17,6 +17,7 @@ class TokenCount {
   void add_ids(std::uint64_t ids) { ids_ += ids; }
   void add_medium() { media_ += kPerMedium; }
 
+  [[nodiscard]] std::uint64_t media_tokens() const { return media_; }
   // Nothing is estimated.
   [[nodiscard]] bool of_ids_alone() const { return ids_ > 0 && bytes_ + media_ == 0; }
   // The bytes of a prompt that is of text alone, else 0: what it teaches of bytes per token.

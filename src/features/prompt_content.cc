@@ -27,12 +27,20 @@ void PromptContent::start(std::string_view world, std::string_view cache_salt,
 
 void PromptContent::start_behind_ids(BlockHash key, std::vector<BlockHash>& blocks) {
   start({}, {}, &blocks, /*want_session=*/false);
-  hasher_.reset(key, blocks);
+  key_of_ids_ = key;
+  blocks_of_ids_ = blocks.size();
   before_medium_ = true;
+  restart_message();
+}
+
+void PromptContent::restart_message() {
+  if (!before_medium_) return;
+  blocks_->resize(blocks_of_ids_);
+  hasher_.reset(key_of_ids_, *blocks_);
 }
 
 void PromptContent::take(std::string_view bytes) {
-  if (chain_open_ && !chain_of_ids_ && !before_medium_) hasher_.add(bytes);
+  if (chain_open_ && !chain_of_ids_) hasher_.add(bytes);
   take_for_session(bytes);
 }
 
@@ -44,6 +52,7 @@ void PromptContent::take_for_session(std::string_view bytes) {
 }
 
 void PromptContent::mark(char kind) {
+  if (kind == kMessage) restart_message();
   const char bytes[2] = {kMark, kind};
   count_.add_bytes(sizeof bytes);
   take({bytes, sizeof bytes});
@@ -55,10 +64,7 @@ void PromptContent::text(std::string_view bytes) {
 }
 
 void PromptContent::medium(std::string_view bytes) {
-  if (before_medium_) {
-    before_medium_ = false;
-    count_ = TokenCount{};
-  }
+  before_medium_ = false;
   count_.add_medium();
   if (!reads_bytes()) return;
   const std::uint64_t digest[2] = {hash_bytes(bytes), hash_bytes(bytes, kMediaDigest)};

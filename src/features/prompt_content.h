@@ -23,6 +23,8 @@ class PromptContent {
  public:
   // How much of a prompt without messages makes its session key: 1,024 bytes, or 256 ids.
   static constexpr std::size_t kSessionBytes = 1024;
+  // The kind of piece that begins a message.
+  static constexpr char kMessage = 'M';
 
   // `block_ids`: token ids of one block, of a chain of ids under `chain`, which outlives this.
   PromptContent(std::uint32_t block_bytes, std::uint32_t block_ids, const TokenChain& chain)
@@ -33,9 +35,12 @@ class PromptContent {
   void start(std::string_view world, std::string_view cache_salt, std::vector<BlockHash>* blocks,
              bool want_session);
 
-  // The rest of a prompt whose beginning is known by its ids: blocks begin with its first medium,
-  // on top of `key`, the key of those ids; what stands before is passed over and not counted.
+  // The rest of a prompt whose beginning is known by its ids: blocks begin with the message that
+  // has the first medium, on top of `key`, the key of those ids. What stands in that message before
+  // the medium may be in the ids or behind them, as the model's template has it.
   void start_behind_ids(BlockHash key, std::vector<BlockHash>& blocks);
+  // To be called at the end of such a prompt: without a medium there is nothing behind the ids.
+  void end_behind_ids() { restart_message(); }
 
   // A new piece of the given kind (a letter) begins.
   void mark(char kind);
@@ -57,9 +62,6 @@ class PromptContent {
   // The prompts of a batch behind its first are counted, but make no blocks.
   void end_chain() { chain_open_ = false; }
 
-  // Since start_behind_ids(): no medium has come yet.
-  [[nodiscard]] bool before_medium() const { return before_medium_; }
-
   [[nodiscard]] const TokenCount& count() const { return count_; }
   // The content part of the session key; 0 where there was no content.
   [[nodiscard]] std::uint64_t session() const;
@@ -68,6 +70,7 @@ class PromptContent {
 
  private:
   void take(std::string_view bytes);
+  void restart_message();
   void take_for_session(std::string_view bytes);
 
   BlockHasher hasher_;
@@ -83,7 +86,10 @@ class PromptContent {
   std::size_t session_left_ = 0;     // bytes that may still count for it
   bool chain_open_ = false;
   bool chain_of_ids_ = false;
-  bool before_medium_ = false;  // see start_behind_ids()
+  // See start_behind_ids().
+  bool before_medium_ = false;
+  BlockHash key_of_ids_ = 0;
+  std::size_t blocks_of_ids_ = 0;
 };
 
 }  // namespace pointsman

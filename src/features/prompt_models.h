@@ -32,7 +32,7 @@ class PromptModels {
   PromptModels(std::vector<Entry> entries, std::size_t cache_bytes, std::uint64_t secret)
       : entries_(std::move(entries)), cache_(cache_bytes, secret) {}
 
-  // Not found (a null entry): the world is the name itself.
+  // Not found (a null entry): the world is the name itself. No name: the only entry, if it is one.
   [[nodiscard]] Found find(std::string_view served_name) const;
 
   [[nodiscard]] bool empty() const { return entries_.empty(); }

@@ -460,6 +460,33 @@ TEST(ConfigWarnings, NameWhatIsDoubtful) {
   EXPECT_THAT(warnings_of(config), HasSubstr("limits.body_memory"));
 }
 
+TEST_F(LoadConfig, ReadsTokenizers) {
+  const Config config = load(
+      "replicas: [http://a]\n"
+      "tokenizers:\n"
+      "  - models: [llama-3-8b, llama]\n"
+      "    adapters: [support]\n"
+      "    path: /models/llama\n"
+      "  - {models: [qwen], path: /models/qwen/tokenizer.json, max_prompt_bytes: 2MiB}\n");
+  ASSERT_EQ(config.tokenizers.size(), 2U);
+  EXPECT_THAT(config.tokenizers[0].models, ElementsAre("llama-3-8b", "llama"));
+  EXPECT_THAT(config.tokenizers[0].adapters, ElementsAre("support"));
+  EXPECT_EQ(config.tokenizers[0].path, "/models/llama");
+  EXPECT_EQ(config.tokenizers[0].max_prompt_bytes, std::size_t{1} << 20);
+  EXPECT_EQ(config.tokenizers[1].max_prompt_bytes, std::size_t{2} << 20);
+}
+
+TEST_F(LoadConfig, TokenizersThatMeanNothingAreFaults) {
+  EXPECT_THAT(fault("tokenizers: llama\n"), HasSubstr("is not a list of maps"));
+  EXPECT_THAT(fault("tokenizers: [llama]\n"), HasSubstr("tokenizers[0]: is not a map"));
+  EXPECT_THAT(fault("tokenizers:\n - {models: [a]}\n"), HasSubstr("tokenizers[0]: has no path"));
+  EXPECT_THAT(fault("tokenizers:\n - {path: /m}\n"), HasSubstr("tokenizers[0]: has no models"));
+  EXPECT_THAT(fault("tokenizers:\n - {models: [a], paths: /m}\n"),
+              HasSubstr("tokenizers[0].paths: unknown key"));
+  EXPECT_THAT(fault("tokenizers:\n - {models: [a], path: /m, adapters: [a]}\n"),
+              HasSubstr("tokenizers[0]: 'a' has a tokenizer already"));
+}
+
 TEST(ConfigDocs, AreWhatTheBinarySays) {
   std::ifstream in(POINTSMAN_SOURCE_DIR "/docs/config.md");
   std::stringstream text;

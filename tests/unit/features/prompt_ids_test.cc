@@ -1,5 +1,6 @@
 // Prompts of models with a tokenizer, read by their token ids.
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -119,6 +120,7 @@ TEST_F(PromptIds, AliasesShareAWorldAndAdaptersAndSaltsHaveTheirOwn) {
   };
   const std::vector<std::uint32_t> ids = ids_of("<s><s>" + kMessages + "<s>assistant");
   EXPECT_EQ(of("alias"), of("m1"));
+  EXPECT_EQ(of(""), of("m1"));
   EXPECT_EQ(of("lora"), blocks(ids, "lora"));
   EXPECT_EQ(of("m1", R"(,"cache_salt":"tenant\u002d2")"), blocks(ids, "m1", "tenant-2"));
 }
@@ -150,13 +152,15 @@ TEST_F(PromptIds, WhatIsBehindAPictureIsKeyedByBytesOnTopOfTheIds) {
   ASSERT_GT(a.exact_blocks, 6U);
   ASSERT_GT(a.blocks.size(), a.exact_blocks + 3U);
   ASSERT_EQ(a.exact_blocks, b.exact_blocks);
-  for (std::size_t i = 0; i < a.blocks.size(); ++i) {
-    EXPECT_EQ(a.blocks[i] == b.blocks[i], i < a.exact_blocks) << i;
-  }
+  const auto end = std::mismatch(a.blocks.begin(), a.blocks.end(), b.blocks.begin());
+  const auto shared = static_cast<std::size_t>(end.first - a.blocks.begin());
+  EXPECT_GE(shared, a.exact_blocks);
+  EXPECT_LE(shared, a.exact_blocks + 2U) << "the message's text before the picture, once more";
+  for (std::size_t i = shared; i < a.blocks.size(); ++i) EXPECT_NE(a.blocks[i], b.blocks[i]) << i;
   EXPECT_EQ(chat(with(text, "AAAA")).blocks, a.blocks);
   EXPECT_FALSE(a.exact_tokens);
   EXPECT_GT(a.prompt_tokens, TokenCount::kPerMedium);
-  // The text before differs within the last incomplete block of ids: what follows differs too.
+  // The text before differs, if only within the last incomplete block of ids: so does what follows.
   const RequestFacts c = chat(with(text + "b", "AAAA"));
   EXPECT_NE(c.blocks.back(), a.blocks.back());
 }
@@ -239,6 +243,12 @@ TEST_F(PromptIds, ALongPromptIsLeftPendingAndAdoptedWhenMade) {
     // Once known it is made at once, if it is short enough to be rendered at once.
     EXPECT_EQ(chat(body).ids_pending, size > ChatRequestReader::kRenderedAtOnce);
   }
+}
+
+TEST_F(PromptIds, AChatOfVeryManyMessagesIsLeftPending) {
+  std::string messages = R"([{"role":"user","content":"a"})";
+  for (int i = 0; i < 300; ++i) messages += R"(,{"role":"user","content":"a"})";
+  EXPECT_TRUE(chat(chat_body(messages + "]")).ids_pending);
 }
 
 TEST_F(PromptIds, APendingPromptMayBeReadAsText) {
