@@ -60,8 +60,9 @@ void request(benchmark::State& state, const std::string& policy, Prompts prompts
   const auto bytes = static_cast<std::size_t>(state.range(0)) * 1024;
   std::unique_ptr<PromptModels> models;
   if (prompts != Prompts::kText) {
-    const char* const folder = std::getenv("POINTSMAN_BENCH_MODEL");
-    if (folder == nullptr) return state.SkipWithError("POINTSMAN_BENCH_MODEL is not set");
+    // A folder of another model may be named.
+    const char* const named = std::getenv("POINTSMAN_BENCH_MODEL");
+    const std::string folder = named != nullptr ? named : POINTSMAN_TEST_DATA "/tokens";
     std::string problem;
     auto model = LoadedPromptModel::load(folder, problem);
     if (!model) return state.SkipWithError(model.error().message.c_str());
