@@ -461,7 +461,7 @@ TEST(ConfigWarnings, NameWhatIsDoubtful) {
 }
 
 TEST_F(LoadConfig, ReadsTokenizers) {
-  const Config config = load(
+  const Config config = good(
       "replicas: [http://a]\n"
       "tokenizers:\n"
       "  - models: [llama-3-8b, llama]\n"
