@@ -13,6 +13,7 @@
 #include "commands.h"
 #include "demo_arm.h"
 #include "demo_report.h"
+#include "number_range.h"
 
 namespace pointsman {
 namespace {
@@ -186,7 +187,7 @@ void add_demo_command(CLI::App& app) {
   command->add_option("--seed", flags->options.seed, "Another seed, other conversations")
       ->capture_default_str();
   command->add_option("--speed", flags->options.speed, "Engine seconds per second")
-      ->check(CLI::Range(0.1, 100.0))
+      ->check(number_range(0.1, 100.0))
       ->capture_default_str();
   command->add_option("--json", flags->json, "Write the results to this file as well");
   command->callback([flags] { run_demo(*flags); });

@@ -7,6 +7,7 @@
 #include "http/url.h"
 #include "listen_address.h"
 #include "net/reactor.h"
+#include "number_range.h"
 #include "replica/replica.h"
 #include "sim/engine_config.h"
 
@@ -75,7 +76,7 @@ void add_replica_command(CLI::App& app) {
   command->add_option("--engine", flags->engine, "Simulated hardware: " + preset_names())
       ->capture_default_str();
   command->add_option("--speed", flags->options.speed, "Engine seconds per second")
-      ->check(CLI::Range(1e-3, 1e4))
+      ->check(number_range(1e-3, 1e4))
       ->capture_default_str();
   command->add_option("--blocks", flags->blocks, "KV blocks of 16 tokens; default: the engine's")
       ->check(CLI::Range(1U, 100'000'000U));

@@ -16,12 +16,13 @@ struct CalibrateFlags {
 };
 
 void calibrate(CalibrateFlags& flags) {
+  check_outputs({flags.common.json, flags.common.csv});
   sim::CalibrateOptions& options = flags.calibrate;
   options.jobs = flags.common.options.jobs;
   const Result<sim::Calibration> calibration = [&] {
     sim::ProgressBar bar("calibrate");
     options.progress = [&bar](std::size_t done, std::size_t all) { bar.show(done, all); };
-    return sim::run_calibrate(flags.log, options);
+    return within_memory([&] { return sim::run_calibrate(flags.log, options); });
   }();
   options.progress = nullptr;
   if (!calibration) fail_simulate(calibration.error().message);

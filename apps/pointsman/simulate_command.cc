@@ -13,14 +13,16 @@ namespace pointsman {
 namespace {
 
 void run_experiment(const sim::Experiment& experiment, SimulateFlags& flags) {
+  check_outputs({flags.json, flags.csv});
   const Registry registry = make_registry();
   Result<sim::Report> report = [&] {
     sim::ProgressBar bar{std::string(experiment.name)};
     flags.options.progress = [&bar](std::size_t done, std::size_t all) { bar.show(done, all); };
-    return experiment.run(flags.options, registry);
+    return within_memory([&] { return experiment.run(flags.options, registry); });
   }();
   flags.options.progress = nullptr;
   if (!report) fail_simulate(report.error().message);
+  report->first_seed = flags.options.first_seed;
   show_report(*report, flags);
 }
 

@@ -1,12 +1,37 @@
 #include "simulate_flags.h"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
 #include <cstdio>
 #include <fstream>
 #include <optional>
+#include <system_error>
 #include <utility>
+
+#include <sys/stat.h>
+
+#include "number_range.h"
 
 namespace pointsman {
 namespace {
+
+// Far below where numbers that are added to seeds would pass the end.
+constexpr std::uint64_t kMostSeed = 1'000'000'000'000;
+
+// Fails at once where the file could not be written after the run. Leaves all as it is.
+void check_writable(const std::string& path) {
+  if (path.empty()) return;
+  struct stat found{};
+  const bool is_there = ::stat(path.c_str(), &found) == 0;
+  errno = 0;
+  std::FILE* const file = std::fopen(path.c_str(), "ab");
+  if (file == nullptr) {
+    fail_simulate("cannot write " + path + ": " + std::generic_category().message(errno));
+  }
+  std::fclose(file);
+  if (!is_there) std::remove(path.c_str());
+}
 
 void write_file(const std::string& path, const std::string& text) {
   if (path.empty()) return;
@@ -44,17 +69,22 @@ void add_simulate_flags(CLI::App& command, SimulateFlags& flags) {
       ->check(CLI::Range(0, 100'000))
       ->capture_default_str();
   command.add_option("--first-seed", options.first_seed, "The first run's seed, the rest follow")
+      ->check(CLI::Range(std::uint64_t{0}, kMostSeed))
       ->capture_default_str();
   command.add_option("--jobs", options.jobs, "Threads; 0: one for each core")
       ->check(CLI::Range(0, 1'024))
       ->capture_default_str();
-  command.add_option("--replicas", options.replicas, "Replicas of the fleet")
+  command
+      .add_option("--replicas", options.replicas,
+                  "Replicas of the fleet; the rate of arrivals grows with them")
       ->check(CLI::Range(1, static_cast<int>(kMaxReplicas)));
   command
       .add_option("--sharing", options.sharing,
-                  "Share of requests that are follow-up turns of a conversation")
-      ->check(CLI::Range(0.0, 0.99));
-  command.add_flag("--quick", options.quick, "A small version: a look, not a result");
+                  "Share of requests that are follow-up turns of a conversation (not of a trace)")
+      ->check(number_range(0.0, 0.99));
+  command.add_flag("--quick", options.quick,
+                   "A small version: a look, not a result, of short runs that begin with an empty "
+                   "fleet");
   command.add_option("--json", flags.json, "Write all figures to this file");
   command.add_option("--csv", flags.csv, "Write the rows to this file");
 }
@@ -75,6 +105,15 @@ void set_trace(sim::Scenario& scenario, const std::string& trace,
     arrivals.trace = trace;
   }
   if (arrivals.kind == sim::ArrivalKind::kTrace && requests) arrivals.trace_requests = *requests;
+}
+
+void check_outputs(std::initializer_list<std::string> paths) {
+  for (const std::string& path : paths) {
+    check_writable(path);
+    if (!path.empty() && std::count(paths.begin(), paths.end(), path) > 1) {
+      fail_simulate(path + " is named for two files");
+    }
+  }
 }
 
 void show_report(const sim::Report& report, const SimulateFlags& flags) {

@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <initializer_list>
+#include <new>
 #include <optional>
 #include <string>
 
@@ -17,6 +19,9 @@ struct SimulateFlags {
   std::string json;
   std::string csv;
 };
+
+// Says what went wrong and throws CLI::RuntimeError(1).
+[[noreturn]] void fail_simulate(const std::string& message);
 
 // `simulate run`: any scenario under any policies.
 void add_simulate_run_command(CLI::App& simulate);
@@ -40,11 +45,22 @@ void add_trace_flag(CLI::App& command, std::string& trace);
 void set_trace(sim::Scenario& scenario, const std::string& trace,
                std::optional<std::uint32_t> requests);
 
+// Before a run: fails where a file that it is to write cannot be written, or is named twice. Empty
+// paths are of files that nobody asked for.
+void check_outputs(std::initializer_list<std::string> paths);
+
+// Runs `task`. Where the machine has too little memory for it, says so as fail_simulate() does.
+template <typename Task>
+auto within_memory(Task&& task) {
+  try {
+    return task();
+  } catch (const std::bad_alloc&) {
+    fail_simulate("out of memory: run fewer requests or replicas, or fewer --jobs at once");
+  }
+}
+
 // Prints the report and writes the files that were asked for. Throws CLI::RuntimeError where one
 // cannot be written.
 void show_report(const sim::Report& report, const SimulateFlags& flags);
-
-// Says what went wrong and throws CLI::RuntimeError(1).
-[[noreturn]] void fail_simulate(const std::string& message);
 
 }  // namespace pointsman

@@ -1,6 +1,8 @@
 #include "experiments/record.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <utility>
 
 namespace pointsman::sim {
@@ -23,7 +25,9 @@ Record& Record::set(std::string_view key, Value value) {
 
 Record& Record::set(std::string_view key, const Estimate& estimate) {
   set(key, Value(estimate.mean));
-  return set(std::string(key).append(kInterval), Value(Value::List{estimate.low, estimate.high}));
+  const bool known = std::isfinite(estimate.low) || std::isfinite(estimate.high);
+  return set(std::string(key).append(kInterval),
+             known ? Value(Value::List{estimate.low, estimate.high}) : Value());
 }
 
 const Value* Record::find(std::string_view key) const {
@@ -41,7 +45,10 @@ Estimate Record::estimate(std::string_view key) const {
   const double mean = number(key);
   const Value* interval = find(std::string(key).append(kInterval));
   const Value::List* bounds = interval == nullptr ? nullptr : interval->as<Value::List>();
-  if (bounds == nullptr || bounds->size() != 2) return {mean, mean, mean};
+  if (bounds == nullptr || bounds->size() != 2) {
+    constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+    return {mean, kUnknown, kUnknown};
+  }
   return {mean, (*bounds)[0].number(), (*bounds)[1].number()};
 }
 

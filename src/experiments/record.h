@@ -21,7 +21,7 @@ class Record {
  public:
   // Appends the value, or replaces the one of that name in its place.
   Record& set(std::string_view key, Value value);
-  // Sets `key` to the mean and "<key>_ci95" to [low, high].
+  // Sets `key` to the mean and "<key>_ci95" to [low, high], or to null where both are unknown.
   Record& set(std::string_view key, const Estimate& estimate);
 
   // Null where there is none.

@@ -78,8 +78,10 @@ std::string cell_text(const Record& row, const Column& column) {
   }
   if (!value->is_number()) return "-";
   std::string text = rounded(value->number(), column);
-  if (row.find(column.key + std::string(kInterval)) != nullptr) {
-    const Estimate estimate = row.estimate(column.key);
+  // No interval of a single run, and none of what was set and not measured.
+  const Estimate estimate = row.estimate(column.key);
+  if ((std::isfinite(estimate.low) || std::isfinite(estimate.high)) &&
+      estimate.low != estimate.high) {
     text += " [" + rounded(estimate.low, column) + ", " + rounded(estimate.high, column) + "]";
   }
   return text;
@@ -171,6 +173,7 @@ std::string report_json(const Report& report) {
   JsonWriter json;
   json.string(report.experiment).key("title").string(report.title);
   json.key("seeds").integer(report.seeds);
+  json.key("first_seed").integer(static_cast<std::int64_t>(report.first_seed));
   text += json.take() + ",\n\"scenario\":" + record_json(report.scenario) + ",\n\"rows\":[";
   for (const Record& row : report.rows) {
     text += &row == report.rows.data() ? "\n" : ",\n";

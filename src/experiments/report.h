@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -31,16 +32,17 @@ struct Report {
   std::string title;       // one line: what is shown
   Record scenario;         // all that was run: with the program, enough to run it again
   int seeds = 1;
+  std::uint64_t first_seed = 1;  // seeds first_seed, first_seed + 1, …
   std::vector<Record> rows;
   std::vector<Table> tables;
   std::vector<std::string> notes;  // below the tables: what a reader must know to read them
 };
 
-// {"experiment", "title", "seeds", "scenario": {…}, "rows": [{…}, …], "definitions": {…},
-// "tables": […], "notes": […]}, one row a line. "definitions" says what each key of the rows is
-// (experiments/definitions.h). "tables" says how the rows are shown: the title, the first row and
-// the number of rows, and of each column the key, title, digits and scale. The same report gives
-// the same bytes.
+// {"experiment", "title", "seeds", "first_seed", "scenario": {…}, "rows": [{…}, …], "definitions":
+// {…}, "tables": […], "notes": […]}, one row a line. "definitions" says what each key of the rows
+// is (experiments/definitions.h). "tables" says how the rows are shown: the title, the first row
+// and the number of rows, and of each column the key, title, digits and scale. The same report
+// gives the same bytes.
 [[nodiscard]] std::string report_json(const Report& report);
 
 // One line a row, with the union of the rows' keys in order of first appearance. "<key>_ci95"

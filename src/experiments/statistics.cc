@@ -4,6 +4,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <numbers>
 #include <vector>
 
@@ -27,6 +28,8 @@ double probability_within(double t, int degrees) {
   return odd ? 2 / std::numbers::pi * (theta + series) : series;
 }
 
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
 // Mean and half width of its interval.
 struct Spread {
   double mean = 0;
@@ -39,7 +42,7 @@ Spread spread(std::span<const double> values) {
   double mean = 0;
   for (const double value : values) mean += value;
   mean /= count;
-  if (values.size() == 1) return {mean, 0};
+  if (values.size() == 1) return {mean, kUnknown};
   double squares = 0;
   for (const double value : values) squares += (value - mean) * (value - mean);
   const double deviation = std::sqrt(squares / (count - 1));
@@ -102,6 +105,7 @@ double median(std::span<const double> values) {
 
 Estimate median_estimate(std::span<const double> values) {
   if (values.empty()) return {};
+  if (values.size() == 1) return {values.front(), kUnknown, kUnknown};
   std::vector<double> sorted(values.begin(), values.end());
   std::sort(sorted.begin(), sorted.end());
   const auto count = static_cast<double>(sorted.size());

@@ -5,7 +5,7 @@
 namespace pointsman::sim {
 
 // A mean over independent runs and the 95 % confidence interval of that mean. One run tells
-// nothing of its own spread, so its interval is the point itself.
+// nothing of its own spread: the ends of its interval are NaN.
 struct Estimate {
   double mean = 0;
   double low = 0;
@@ -39,7 +39,7 @@ struct Estimate {
 
 // The median with a 95 % interval of order statistics: it needs no assumption on the distribution
 // (David and Nagaraja, "Order Statistics", 7.1). With fewer than six values it is their range,
-// which covers less.
+// which covers less; of a single value it is unknown.
 [[nodiscard]] Estimate median_estimate(std::span<const double> values);
 
 // The same for ratios, all above zero: between two middle ones lies their geometric mean, so that

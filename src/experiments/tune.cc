@@ -336,6 +336,10 @@ Result<std::pair<Scenario, Scenario>> halves(const Scenario& scenario) {
 
 std::string per_cent(const Estimate& ratio) {
   char text[96];
+  if (!std::isfinite(ratio.low)) {
+    std::snprintf(text, sizeof text, "%.1f %%", (1 - ratio.mean) * 100);
+    return text;
+  }
   std::snprintf(text, sizeof text, "%.1f %% [%.1f, %.1f]", (1 - ratio.mean) * 100,
                 (1 - ratio.high) * 100, (1 - ratio.low) * 100);
   return text;

@@ -110,7 +110,8 @@ Optimum p99_optimum(std::span<const ValveArm> arms, Runs runs) {
     optimum.best = i;
   }
   for (std::size_t i = 0; i < arms.size(); ++i) {
-    if (compared(arms, i) && i != optimum.best && p99_ratio(runs[i], runs[optimum.best]).low <= 1) {
+    if (compared(arms, i) && i != optimum.best &&
+        !(p99_ratio(runs[i], runs[optimum.best]).low > 1)) {
       optimum.level.push_back(arms[i].arm.label);
     }
   }
@@ -132,7 +133,7 @@ Optimum hit_optimum(std::span<const ValveArm> arms, Runs runs) {
     if (!compared(arms, i) || i == optimum.best) continue;
     std::vector<double> behind = values(runs[i], &RunResult::prefix_hit_rate);
     for (std::size_t seed = 0; seed < behind.size(); ++seed) behind[seed] -= best[seed];
-    if (arithmetic_mean(behind).high >= 0) optimum.level.push_back(arms[i].arm.label);
+    if (!(arithmetic_mean(behind).high < 0)) optimum.level.push_back(arms[i].arm.label);
   }
   return optimum;
 }

@@ -25,6 +25,12 @@ namespace {
 
 constexpr TimePoint kForever = TimePoint::max();
 
+// The run is given up then. Nothing is ever planned farther ahead than a tenth of it.
+constexpr TimePoint kClockEnds = kRunBegin + std::chrono::seconds(4'000'000'000);
+
+// Measured requests that memory is reserved for; the rest has it when they come.
+constexpr std::size_t kMostReserved = 2'000'000;
+
 enum class EventKind : std::uint8_t {
   kEngine,    // a first token or an end at a replica
   kPoll,      // by a balancer
@@ -173,10 +179,13 @@ RunResult Cluster::run() {
   for (;;) {
     const TimePoint next_event = queue_.empty() ? kForever : queue_.next_time();
     const TimePoint next_arrival = traffic_.next_time();
-    if (next_arrival < next_event && next_arrival < arrivals_end_) {
+    if (next_arrival < next_event && next_arrival < arrivals_end_ && next_arrival < kClockEnds) {
       now_ = next_arrival;
       take_arrival();
       continue;
+    }
+    if (next_event > kClockEnds && next_event != kForever) {
+      throw std::invalid_argument("the run takes more than 4000000000 s of its own clock");
     }
     if (next_event == kForever || (flights_.in_flight() == 0 && next_event > arrivals_end_)) break;
     const auto event = queue_.take();
@@ -207,7 +216,7 @@ RunResult Cluster::run() {
 void Cluster::schedule_start() {
   const MeasureSpec& measure = scenario_.measure;
   if (ends_by_count()) {
-    meter_.reserve(measure.requests);
+    meter_.reserve(std::min<std::size_t>(measure.requests, kMostReserved));
     if (measure.warm_up == 0) begin_window();
   } else {
     Duration length = measure.length > Duration{} ? measure.length : *traffic_.length();
@@ -217,10 +226,10 @@ void Cluster::schedule_start() {
     arrivals_end_ = kRunBegin + length;
     queue_.put(kRunBegin + warm_up, EventKind::kWindowBegins, 0);
     queue_.put(arrivals_end_, EventKind::kArrivalsEnd, 0);
-    sample_interval_ = std::max<Duration>(sample_interval_, (length - warm_up) / 5'000);
-    meter_.reserve(
-        static_cast<std::size_t>(1.05 * scenario_.arrivals.rate * to_seconds(length - warm_up)) +
-        100);
+    const Duration window = length - warm_up;
+    sample_interval_ = std::clamp<Duration>(std::chrono::seconds(1), window / 5'000,
+                                            std::max(window / 64, Duration(1)));
+    meter_.reserve(std::min(traffic_.expected(window), kMostReserved));
   }
   for (std::uint32_t i = 0; i < scenario_.faults.size(); ++i) {
     queue_.put(kRunBegin + scenario_.faults[i].at, EventKind::kFault, i);

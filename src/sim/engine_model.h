@@ -51,7 +51,7 @@ struct EngineState {
   std::uint64_t preemptions = 0;
   std::uint64_t steps = 0;
   std::uint64_t generated_tokens = 0;
-  EngineTime busy{};  // duration of all steps that have begun
+  EngineTotal busy{};  // duration of all steps that have begun
 };
 
 // A continuous-batching engine in discrete steps, by the published rules of vLLM V1's scheduler:

@@ -1,17 +1,25 @@
 #include "sim/run_meter.h"
 
 #include <algorithm>
-#include <chrono>
-#include <numeric>
+#include <cmath>
 #include <utility>
 
 namespace pointsman::sim {
 namespace {
 
-EngineTime busy_time(std::span<const VirtualEngine> engines, TimePoint now) {
-  EngineTime busy{};
+EngineTotal busy_time(std::span<const VirtualEngine> engines, TimePoint now) {
+  EngineTotal busy{};
   for (const VirtualEngine& engine : engines) busy += engine.busy(now);
   return busy;
+}
+
+// Of the series that growth is judged by. The longest runs are those of closed loops.
+constexpr std::size_t kMostSamples = 8'192;
+
+// The second, the fourth, …: those that a stride twice as long would have left.
+void keep_every_second(std::vector<double>& values) {
+  for (std::size_t i = 1; i < values.size(); i += 2) values[i / 2] = values[i];
+  values.resize(values.size() / 2);
 }
 
 }  // namespace
@@ -43,9 +51,22 @@ void RunMeter::sample(TimePoint now, std::span<const VirtualEngine> engines) {
   double kv = 0;
   for (const VirtualEngine& engine : engines) kv += engine.state(now).kv_usage;
   kv_ += kv / static_cast<double>(engines.size());
-  for (Backlog& backlog : backlogs_) backlog.in_flight.push_back(0);
+  if (samples_ % stride_ != 0) return;
+  if (backlogs_.front().in_flight.size() == kMostSamples) {
+    for (Backlog& backlog : backlogs_) {
+      keep_every_second(backlog.in_flight);
+      keep_every_second(backlog.waiting);
+    }
+    stride_ *= 2;
+  }
+  for (Backlog& backlog : backlogs_) {
+    backlog.in_flight.push_back(0);
+    backlog.waiting.push_back(0);
+  }
   for (std::size_t i = 0; i < pools_.size(); ++i) {
-    backlogs_[pools_[i]].in_flight.back() += static_cast<double>(load_.load(i));
+    Backlog& backlog = backlogs_[pools_[i]];
+    backlog.in_flight.back() += static_cast<double>(load_.load(i));
+    backlog.waiting.back() += static_cast<double>(engines[i].state(now).waiting);
   }
   sampled_ = now;
 }
@@ -91,15 +112,32 @@ double RunMeter::growth(const Backlog& backlog) const {
   return covariance / variance / interval;
 }
 
-// Whether more was sent to the pool than it could do. A queue that grows all the time grows by
-// twice its mean; and chance alone makes a few more at the end than at the beginning.
+// Whether more was sent to the pool than it could do, so that ever more of it waits at the engines.
+//
+// What waits is looked at in sixteen parts of the window. Where a pool cannot keep up, it grows by
+// about the same in each; so the sixteen increments have a mean above zero, which Student's test
+// tells from chance (one-sided, 0.5 %). At the very limit of the capacity the queue is a random
+// walk with independent increments, for which the test is made; below it what came goes again,
+// increments take each other back, and the test says "grown" more rarely still. A queue that fills
+// up at the beginning and then stays grows little in the second half.
 bool RunMeter::outgrown(const Backlog& backlog) const {
+  constexpr std::size_t kParts = 16;
+  constexpr double kStudent = 2.947;  // 15 degrees of freedom
   constexpr double kFew = 8;
-  const std::vector<double>& values = backlog.in_flight;
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) /
-                      static_cast<double>(std::max<std::size_t>(1, values.size()));
-  const double grew = growth(backlog) * load_.seconds();
-  return grew > kFew && grew > 1.2 * mean && grew > 0.02 * static_cast<double>(backlog.sent);
+  const std::vector<double>& values = backlog.waiting;
+  if (values.size() < 2 * kParts) return false;
+  const auto at = [&](std::size_t part) { return values[part * (values.size() - 1) / kParts]; };
+  const double grew = at(kParts) - at(0);
+  if (grew <= kFew || grew <= 0.01 * static_cast<double>(backlog.sent)) return false;
+  if (at(kParts) - at(kParts / 2) < grew / 4) return false;
+  const double mean = grew / kParts;
+  double squares = 0;
+  for (std::size_t part = 0; part < kParts; ++part) {
+    const double apart = at(part + 1) - at(part) - mean;
+    squares += apart * apart;
+  }
+  const double deviation = std::sqrt(squares / (kParts - 1));
+  return mean * std::sqrt(kParts) > kStudent * deviation;
 }
 
 void RunMeter::write(RunResult& result) {
@@ -116,8 +154,7 @@ void RunMeter::write(RunResult& result) {
   }
   if (seconds > 0) {
     result.offered_rps = static_cast<double>(arrivals_) / seconds;
-    result.busy_share = std::chrono::duration<double>(busy_).count() /
-                        (seconds * static_cast<double>(load_.replicas()));
+    result.busy_share = seconds_of(busy_) / (seconds * static_cast<double>(load_.replicas()));
     result.cv_load = load_.mean_cv();
     result.mean_in_flight = load_.mean_total();
   }

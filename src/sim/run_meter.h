@@ -54,7 +54,8 @@ class RunMeter {
  private:
   // What queues up at one pool.
   struct Backlog {
-    std::vector<double> in_flight;  // at each sample
+    std::vector<double> in_flight;  // at each sample, or every so many
+    std::vector<double> waiting;    // of these, not yet running
     std::uint64_t sent = 0;         // of measured requests
   };
 
@@ -68,8 +69,9 @@ class RunMeter {
   TimePoint sampled_{};  // the last time
   RequestLog requests_;
   LoadMeter load_;
-  EngineTime busy_{};
+  EngineTotal busy_{};
   std::uint64_t samples_ = 0;
+  std::uint64_t stride_ = 1;       // so many samples for one of the backlogs'
   double kv_ = 0;                  // sum over samples of the mean over replicas
   std::vector<PoolIndex> pools_;   // by replica
   std::vector<Backlog> backlogs_;  // by pool

@@ -94,6 +94,9 @@ struct FaultSpec {
   double factor = 1;  // of kSlows
 };
 
+// For how long requests may come: three years. The clock counts ninety times as far.
+inline constexpr double kLongestRunSeconds = 1e8;
+
 // A run's length and what of it is measured.
 struct MeasureSpec {
   // Arrivals end when so many requests are expected to have come, at the workload's rate; the run

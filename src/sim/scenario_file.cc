@@ -9,8 +9,10 @@
 #include <utility>
 
 #include "config/policy_reader.h"
+#include "config/section_keys.h"
 #include "config/yaml_tree.h"
 #include "sim/scenario_keys.h"
+#include "sim/step_cost.h"
 
 namespace pointsman::sim {
 namespace {
@@ -232,6 +234,15 @@ class ScenarioReader {
     if (s.workload.document_low > s.workload.document_high) {
       faults_.add(root.line, "workload.document_low", "is above document_high");
     }
+    if ((s.arrivals.kind == ArrivalKind::kSemiOpen || s.arrivals.kind == ArrivalKind::kOpen) &&
+        s.measure.length <= Duration{} &&
+        s.measure.requests / s.arrivals.rate > kLongestRunSeconds) {
+      faults_.add(line_of(root, "measure", "requests"), "measure.requests",
+                  "at arrivals.rate " + to_text(s.arrivals.rate) + " they take " +
+                      to_text(s.measure.requests / s.arrivals.rate) + " s, and a run may last " +
+                      to_text(kLongestRunSeconds) + " s");
+    }
+    check_steps(root);
     std::set<PoolPurpose> pools;
     for (const ReplicaSpec& replica : s.replicas) pools.insert(replica.pool);
     const bool segregated =
@@ -245,6 +256,36 @@ class ScenarioReader {
       if (slash != std::string::npos)
         s.arrivals.trace = file_.substr(0, slash + 1) + s.arrivals.trace;
     }
+  }
+
+  // Each engine's longest step, as slow as faults make it.
+  void check_steps(const YamlNode& root) {
+    for (std::size_t i = 0; i < scenario().replicas.size(); ++i) {
+      const ReplicaSpec& replica = scenario().replicas[i];
+      double factor = 1;
+      for (const FaultSpec& fault : scenario().faults) {
+        if (fault.kind == FaultKind::kSlows && fault.replica == i) {
+          factor = std::max(factor, fault.factor);
+        }
+      }
+      const double seconds = longest_step_seconds(replica.engine) * replica.slowness * factor;
+      if (seconds <= kLongestStepSeconds) continue;
+      faults_.add(line_of(root, "replicas"), "replicas",
+                  "a step of replica " + std::to_string(i) + " may take " + to_text(seconds) +
+                      " s with its batch and its cache full, and " + to_text(kLongestStepSeconds) +
+                      " s is the most");
+      return;
+    }
+  }
+
+  // Of the key, or of the file where it has the default.
+  static int line_of(const YamlNode& root, std::string_view key, std::string_view inner = {}) {
+    for (const YamlMember& member : root.members) {
+      if (member.key != key) continue;
+      return inner.empty() || member.value.members.empty() ? member.line
+                                                           : line_of(member.value, inner);
+    }
+    return std::max(1, root.line);
   }
 
   std::string file_;

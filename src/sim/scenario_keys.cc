@@ -247,7 +247,7 @@ std::vector<Key<Scenario>> make_scenario_keys() {
            "Arrivals end when so many are expected to have come, at the given rate.");
   add_seconds<Scenario>(
       table, "measure.length_s", [](Scenario& s) -> Duration& { return s.measure.length; }, 0.001,
-      1e8, "For how long requests arrive.", "by `requests`");
+      kLongestRunSeconds, "For how long requests arrive.", "by `requests`");
   SectionKeys<Scenario, MeasureSpec>(table, "measure.", measure)
       .add("warm_up", &MeasureSpec::warm_up, 0.0, 0.95,
            "Share of that time whose requests are not measured.");
@@ -315,7 +315,7 @@ std::vector<Key<FaultSpec>> make_fault_keys() {
       "`factor` times as long as at first; stops_reporting and reports; joins: was not there "
       "before.");
   add_seconds<FaultSpec>(
-      table, "at_s", [](FaultSpec& f) -> Duration& { return f.at; }, 0, 1e8,
+      table, "at_s", [](FaultSpec& f) -> Duration& { return f.at; }, 0, kLongestRunSeconds,
       "Since the start of the run.");
   SectionKeys<FaultSpec, FaultSpec>(table, "", [](FaultSpec& f) -> FaultSpec& { return f; })
       .add("replica", &FaultSpec::replica, 0, 8'191, "Which one, from 0, in the order of the file.")

@@ -35,4 +35,12 @@ EngineTime StepCost::growth(std::uint64_t sequences) const {
   return EngineTime(context_ps_ * static_cast<std::int64_t>(sequences));
 }
 
+double longest_step_seconds(const EngineConfig& config) {
+  const double tokens = config.max_num_batched_tokens;
+  const auto context = static_cast<double>(config.capacity_tokens());
+  return config.step_s + std::max(config.weights_s, config.token_s * tokens) +
+         config.context_s * context + config.sequence_s * config.max_num_seqs +
+         config.token_s * config.attention_ratio * tokens * context;
+}
+
 }  // namespace pointsman::sim

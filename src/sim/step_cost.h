@@ -10,23 +10,24 @@
 
 namespace pointsman::sim {
 
-// Time inside an engine, in whole picoseconds: 64 bits hold 106 days. The durations of consecutive
-// steps of decode are then exact arithmetic progressions, and many steps can be summed at once
-// without a rounding that single steps would not have.
+// Time inside an engine, in whole picoseconds: 64 bits hold 106 days, enough for steps and phases;
+// whoever counts on takes a new origin before. The durations of consecutive steps of decode are
+// exact arithmetic progressions, and many steps can be summed at once without a rounding that
+// single steps would not have.
 using EngineTime = std::chrono::duration<std::int64_t, std::pico>;
 
-[[nodiscard]] constexpr double seconds_of(EngineTime time) {
-  return std::chrono::duration<double>(time).count();
+// A sum of such times without end.
+__extension__ using WideCount = __int128;
+using EngineTotal = std::chrono::duration<WideCount, std::pico>;
+
+[[nodiscard]] constexpr double seconds_of(EngineTotal time) {
+  return static_cast<double>(time.count()) / 1e12;
 }
 
-// When something that ends at `time` is seen from outside: rounded up, never before it happens.
-[[nodiscard]] constexpr TimePoint to_time_point(EngineTime time) {
-  return TimePoint{std::chrono::ceil<Duration>(time)};
-}
-// Times past what fits, such as TimePoint::max(), become the last one that does.
-[[nodiscard]] constexpr EngineTime to_engine_time(TimePoint at) {
-  return std::min(at.time_since_epoch(), std::chrono::floor<Duration>(EngineTime::max()));
-}
+// An engine's steps must not take longer than this.
+inline constexpr double kLongestStepSeconds = 1e6;
+// What no step of such an engine exceeds: its batch full, its cache full and all of it read.
+[[nodiscard]] double longest_step_seconds(const EngineConfig& config);
 
 // Work of one step, in the units of the cost model.
 struct StepWork {

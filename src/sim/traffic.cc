@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "config/section_keys.h"
 #include "sim/chance.h"
 
 namespace pointsman::sim {
@@ -40,7 +41,18 @@ Traffic::Traffic(const Scenario& scenario, std::uint64_t seed, std::uint32_t lon
 std::optional<Duration> Traffic::length() const {
   if (trace_) return trace_length_;
   if (is_closed()) return std::nullopt;
-  return from_seconds(spec_.measure.requests / spec_.arrivals.rate);
+  const double seconds = spec_.measure.requests / spec_.arrivals.rate;
+  if (seconds > kLongestRunSeconds) {
+    throw std::invalid_argument("measure.requests: at arrivals.rate " +
+                                to_text(spec_.arrivals.rate) + " they take " + to_text(seconds) +
+                                " s, and a run may last " + to_text(kLongestRunSeconds) + " s");
+  }
+  return from_seconds(seconds);
+}
+
+std::size_t Traffic::expected(Duration window) const {
+  if (trace_) return trace_left_ + 1;
+  return static_cast<std::size_t>(1.05 * spec_.arrivals.rate * to_seconds(window)) + 100;
 }
 
 void Traffic::take(Arrival& arrival) {
@@ -61,7 +73,8 @@ void Traffic::take(Arrival& arrival) {
 
 void Traffic::schedule_conversation(TimePoint now) {
   const double gap = draw_gamma(gaps_, mean_gap_s_, spec_.arrivals.cv);
-  queue_.put(now + from_seconds(gap), Kind::kConversation, 0);
+  // What comes after the end of the longest run does not come.
+  queue_.put(now + from_seconds(std::min(gap, 2 * kLongestRunSeconds)), Kind::kConversation, 0);
 }
 
 std::uint32_t Traffic::begin_conversation() {
@@ -173,8 +186,14 @@ void Traffic::scan_trace() {
                                 (spec_.arrivals.trace_skip > 0 ? " behind those skipped" : ""));
   }
   // The end lies behind the last request.
-  trace_length_ = from_seconds(to_seconds(traced_.at - trace_begin_) / spec_.arrivals.trace_speed) +
-                  Duration(1);
+  const double seconds = to_seconds(traced_.at - trace_begin_) / spec_.arrivals.trace_speed;
+  if (seconds > kLongestRunSeconds) {
+    throw std::invalid_argument(spec_.arrivals.trace + ": at arrivals.trace_speed " +
+                                to_text(spec_.arrivals.trace_speed) + " it takes " +
+                                to_text(seconds) + " s, and a run may last " +
+                                to_text(kLongestRunSeconds) + " s");
+  }
+  trace_length_ = from_seconds(seconds) + Duration(1);
 }
 
 void Traffic::read_trace() {

@@ -42,6 +42,8 @@ class Traffic {
   // For how long a trace or a number of requests at the scenario's rate lasts; nothing of a closed
   // loop, whose answers decide.
   [[nodiscard]] std::optional<Duration> length() const;
+  // About as many requests will come in `window`; what memory may be reserved for.
+  [[nodiscard]] std::size_t expected(Duration window) const;
 
   // When take() is to be called next; TimePoint::max() where nobody will send before an answer.
   [[nodiscard]] TimePoint next_time() const {

@@ -5,6 +5,14 @@
 #include <cmath>
 
 namespace pointsman::sim {
+namespace {
+
+// A phase is cut where it would take longer, and the origin of time then follows: so no time of an
+// engine comes near what 64 bits hold.
+constexpr EngineTime kLongestPhase = std::chrono::seconds(1'000'000);
+constexpr EngineTime kOriginFollows = std::chrono::seconds(1'000);
+
+}  // namespace
 
 VirtualEngine::VirtualEngine(const EngineConfig& config) : engine_(config) {}
 
@@ -12,7 +20,7 @@ void VirtualEngine::submit(const EngineRequest& request, TimePoint now) {
   if (engine_.in_step()) {
     planned_ = steps_done(now) + 1;
   } else {
-    began_ = std::max(began_, to_engine_time(now));
+    restart_count(now);
   }
   engine_.submit(request);
 }
@@ -25,9 +33,9 @@ bool VirtualEngine::cancel(RequestId id, TimePoint now) {
 
 void VirtualEngine::clear(TimePoint now) {
   catch_up(now);
-  if (engine_.in_step()) cut_ += end_of(1) - to_engine_time(now);
+  if (engine_.in_step()) cut_ += end_of(1) - inside(now);
   engine_.clear();
-  began_ = to_engine_time(now);
+  restart_count(now);
 }
 
 void VirtualEngine::slow_down(double factor, TimePoint now) {
@@ -38,7 +46,7 @@ void VirtualEngine::slow_down(double factor, TimePoint now) {
 
 std::span<const EngineReport> VirtualEngine::advance(TimePoint until) {
   reports_.clear();
-  const EngineTime limit = to_engine_time(until);
+  EngineTime limit = inside(until);
   for (;;) {
     if (!engine_.in_step()) begin();
     const EngineTime end = end_of(planned_);
@@ -47,9 +55,13 @@ std::span<const EngineReport> VirtualEngine::advance(TimePoint until) {
     for (const EngineEvent& event : engine_.finish_step(EngineTokens::kFirstOnly)) {
       const auto kind = event.kind == EngineEventKind::kToken ? EngineReportKind::kFirstToken
                                                               : EngineReportKind::kFinished;
-      reports_.push_back({kind, event.request, to_time_point(end), event.cached});
+      reports_.push_back({kind, event.request, outside(end), event.cached});
     }
     began_ = end;
+    if (began_ > kOriginFollows) {
+      move_origin();
+      limit = inside(until);
+    }
   }
 }
 
@@ -68,10 +80,10 @@ EngineState VirtualEngine::state(TimePoint now) const {
   return state;
 }
 
-EngineTime VirtualEngine::busy(TimePoint now) const {
-  const EngineTime begun = state(now).busy - cut_;
+EngineTotal VirtualEngine::busy(TimePoint now) const {
+  const EngineTotal begun = state(now).busy - cut_;
   if (!engine_.in_step()) return begun;
-  return begun - (end_of(steps_done(now) + 1) - to_engine_time(now));
+  return begun - (end_of(steps_done(now) + 1) - inside(now));
 }
 
 std::uint32_t VirtualEngine::cached_blocks(std::span<const ChainRun> chain, TimePoint now) {
@@ -93,17 +105,36 @@ void VirtualEngine::begin() {
   first_ = *took;
   planned_ = engine_.count_equal_steps();
   growth_ = engine_.decode_growth();
+  const auto longest = static_cast<double>(kLongestPhase.count());
+  const auto duration = [this] {
+    const auto steps = static_cast<double>(planned_);
+    return steps * static_cast<double>(first_.count()) +
+           steps * (steps - 1) / 2 * static_cast<double>(growth_.count());
+  };
+  while (planned_ > 1 && duration() > longest) planned_ /= 2;
+}
+
+// Nothing is under way, and nothing was at `now`.
+void VirtualEngine::restart_count(TimePoint now) {
+  origin_ = now;
+  began_ = EngineTime{};
+}
+
+void VirtualEngine::move_origin() {
+  const Duration whole = std::chrono::floor<Duration>(began_);
+  origin_ += whole;
+  began_ -= whole;
 }
 
 void VirtualEngine::collect_kv_changes() {
-  const TimePoint at = to_time_point(began_);
+  const TimePoint at = outside(began_);
   for (const ChainRun& run : engine_.take_kv_changes()) kv_changes_.push_back({at, run});
 }
 
 // How many steps of the phase are over at `now`; fewer than planned.
 std::uint32_t VirtualEngine::steps_done(TimePoint now) const {
   if (planned_ == 1) return 0;
-  const EngineTime limit = to_engine_time(now);
+  const EngineTime limit = inside(now);
   // The root of end_of(steps) = limit in floating point, and then the exact neighbour.
   const double passed = static_cast<double>((limit - began_).count());
   const double growth = static_cast<double>(growth_.count());

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -68,14 +70,14 @@ class VirtualEngine {
   [[nodiscard]] std::optional<TimePoint> next_event() {
     if (!engine_.in_step()) begin();
     if (!engine_.in_step()) return std::nullopt;
-    return to_time_point(end_of(planned_));
+    return outside(end_of(planned_));
   }
 
   // Readings at `now`. Constant time.
   [[nodiscard]] EngineState state(TimePoint now) const;
 
   // Time spent in steps up to `now`; of the step under way what has passed of it.
-  [[nodiscard]] EngineTime busy(TimePoint now) const;
+  [[nodiscard]] EngineTotal busy(TimePoint now) const;
 
   // How many leading blocks of `chain` are findable at `now`.
   [[nodiscard]] std::uint32_t cached_blocks(std::span<const ChainRun> chain, TimePoint now);
@@ -96,6 +98,16 @@ class VirtualEngine {
  private:
   void begin();
   void collect_kv_changes();
+  // When something that ends then is seen from outside: rounded up, never before it happens.
+  [[nodiscard]] TimePoint outside(EngineTime time) const {
+    return origin_ + std::chrono::ceil<Duration>(time);
+  }
+  // Times past what fits, such as TimePoint::max(), become the last one that does.
+  [[nodiscard]] EngineTime inside(TimePoint at) const {
+    return std::min(at - origin_, std::chrono::floor<Duration>(EngineTime::max()));
+  }
+  void restart_count(TimePoint now);
+  void move_origin();
   // When the first `steps` steps of the phase are over.
   [[nodiscard]] EngineTime end_of(std::uint32_t steps) const {
     const std::int64_t count = steps;
@@ -105,12 +117,15 @@ class VirtualEngine {
   void catch_up(TimePoint now);
 
   EngineModel engine_;
+  // Where the engine's own time counts from: not long before began_, and whole nanoseconds away
+  // from every origin before it, so that nothing is rounded.
+  TimePoint origin_{};
   // The phase: so many equal steps, of which the first began at began_ and takes first_.
   EngineTime began_{};
   EngineTime first_{};
   EngineTime growth_{};
   std::uint32_t planned_ = 1;
-  EngineTime cut_{};  // what was left of steps that crashes ended
+  EngineTotal cut_{};  // what was left of steps that crashes ended
   std::vector<EngineReport> reports_;
   bool notes_kv_changes_ = false;
   std::vector<KvChange> kv_changes_;

@@ -62,8 +62,8 @@ void read(const VirtualEngine& engine, TimePoint now) {
   std::cout << "state " << now.time_since_epoch().count() << ' ' << state.running << ' '
             << state.waiting << ' ' << std::llround(state.kv_usage * blocks) << ' '
             << state.preemptions << ' ' << state.steps << ' ' << state.generated_tokens << ' '
-            << state.prefix_queries << ' ' << state.prefix_hits << ' ' << state.busy.count()
-            << '\n';
+            << state.prefix_queries << ' ' << state.prefix_hits << ' '
+            << static_cast<std::int64_t>(state.busy.count()) << '\n';
 }
 
 int play() {

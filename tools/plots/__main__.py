@@ -3,7 +3,8 @@
     ./dev plots FILE.json... [--out FOLDER]
 
 writes, for each file, FOLDER/<experiment>-<figure>.svg and .png, and FOLDER/<experiment>.html: the
-same figures with the tables and all that was run in one file. The same input gives the same bytes.
+same figures with the tables and all that was run in one file. Of several files of one experiment the
+names are <experiment>-<FILE>. The same input gives the same bytes.
 """
 
 import argparse
@@ -16,6 +17,20 @@ import page
 from report import Report
 
 
+def names(files, reports):
+    """What each report's files are called: its experiment, and its own file where several share one."""
+    experiments = [report.experiment for report in reports]
+    found = []
+    for file, experiment in zip(files, experiments, strict=True):
+        name = experiment if experiments.count(experiment) == 1 else f"{experiment}-{file.stem}"
+        number = 2
+        while name in found:  # files of the same name in two folders
+            name = f"{experiment}-{file.stem}-{number}"
+            number += 1
+        found.append(name)
+    return found
+
+
 def main():
     parser = argparse.ArgumentParser(prog="./dev plots", description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=pathlib.Path, metavar="FILE.json")
@@ -23,18 +38,20 @@ def main():
         "--out", type=pathlib.Path, default=pathlib.Path("plots"), help="default: %(default)s"
     )
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    reports = []
     for file in options.files:
         try:
-            report = Report.load(file)
+            reports.append(Report.load(file))
         except (OSError, ValueError) as error:
             print(f"{file}: {error}", file=sys.stderr)
             return 1
+    options.out.mkdir(parents=True, exist_ok=True)
+    for report, name in zip(reports, names(options.files, reports), strict=True):
         drawn = figures.draw(report)
         for figure in drawn:
-            for path in drawing.save(figure, options.out / f"{report.experiment}-{figure.name}"):
+            for path in drawing.save(figure, options.out / f"{name}-{figure.name}"):
                 print(path)
-        path = options.out / f"{report.experiment}.html"
+        path = options.out / f"{name}.html"
         path.write_text(page.html(report, drawn), encoding="utf-8")
         print(path)
     return 0

@@ -39,7 +39,7 @@ def cell(row, column):
     form = column.get("digits", 0), column.get("scale", 1)
     text = number(value, *form)
     interval = row.get(f"{column['key']}_ci95")
-    if interval:
+    if interval and interval[0] != interval[1]:
         low, high = (number(bound, *form) for bound in interval)
         text += f' <span class="ci">[{low}, {high}]</span>'
     return text, False

@@ -30,7 +30,10 @@ class Report:
     @classmethod
     def load(cls, path):
         """Raises ValueError where the file is no report."""
-        content = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"is no JSON file of `pointsman simulate`: {error}") from error
         try:
             return cls(
                 experiment=content["experiment"],

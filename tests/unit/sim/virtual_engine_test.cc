@@ -20,6 +20,13 @@ namespace {
 
 using testing_support::any_of;
 
+TimePoint to_time_point(EngineTime time) {
+  return TimePoint{std::chrono::ceil<Duration>(time)};
+}
+EngineTime to_engine_time(TimePoint at) {
+  return std::min(at.time_since_epoch(), std::chrono::floor<Duration>(EngineTime::max()));
+}
+
 // Steps an engine one by one, by the same rule: a step begins when the one before ends.
 class SteppedEngine {
  public:
@@ -66,7 +73,8 @@ auto as_tuple(const EngineReport& r) {
 
 auto as_tuple(const EngineState& s) {
   return std::tuple(s.running, s.waiting, s.kv_usage, s.prefix_queries, s.prefix_hits,
-                    s.preemptions, s.steps, s.generated_tokens, s.busy.count());
+                    s.preemptions, s.steps, s.generated_tokens,
+                    static_cast<std::int64_t>(s.busy.count()));
 }
 
 template <typename Items>
@@ -428,10 +436,42 @@ TEST(VirtualEngine, WorksWheneverThereIsWork) {
     EXPECT_TRUE(prompts.empty());
     const EngineState end = engine.state(now);
     // Each busy period was rounded up to the next nanosecond.
-    EXPECT_LE(end.busy, busy);
-    EXPECT_GE(end.busy, busy - Duration(static_cast<std::int64_t>(periods)));
+    EXPECT_TRUE(end.busy <= busy);
+    EXPECT_TRUE(end.busy >= busy - Duration(static_cast<std::int64_t>(periods)));
     EXPECT_EQ(end.prefix_hits, hits);
     EXPECT_EQ(engine.engine().kv().referenced(), 0U);
+  }
+}
+
+// Picoseconds in 64 bits end after 106 days.
+TEST(VirtualEngine, CountsYearsWithoutRounding) {
+  EngineConfig config;
+  config.blocks = 100'000;
+  config.max_num_batched_tokens = 16;
+  config.step_s = 10;
+  config.weights_s = 0;
+  config.token_s = 1e-9;
+  config.context_s = 0;
+  config.sequence_s = 0;
+  config.attention_ratio = 0;
+  VirtualEngine engine(config);
+  const auto step = std::chrono::seconds(10) + std::chrono::nanoseconds(1);
+  TimePoint now{std::chrono::hours(1)};
+  for (int life = 0; life < 3; ++life) {
+    constexpr std::uint32_t kSteps = 1'500'000;  // 174 days
+    const TimePoint end = now + kSteps * step;
+    engine.submit({.id = 1, .prompt_tokens = 1, .output_tokens = kSteps, .chain = {}}, now);
+    std::vector<EngineReport> reports;
+    while (const std::optional<TimePoint> next = engine.next_event()) {
+      for (const EngineReport& report : engine.advance(*next)) reports.push_back(report);
+    }
+    ASSERT_EQ(reports.size(), 2U);
+    EXPECT_EQ(reports[0].at, now + step);
+    EXPECT_EQ(reports[1].at, end);
+    now = end + std::chrono::hours(100'000);
+    (void)engine.advance(now);
+    const EngineTotal busy = std::chrono::duration_cast<EngineTotal>(step) * kSteps * (life + 1);
+    EXPECT_TRUE(engine.state(now).busy == busy);
   }
 }
 

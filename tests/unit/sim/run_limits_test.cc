@@ -1,0 +1,131 @@
+// Runs that last long, grow without end, or measure nothing.
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "policies/register.h"
+#include "sim/cluster.h"
+#include "sim/scenario_file.h"
+
+namespace pointsman::sim {
+namespace {
+
+using testing::HasSubstr;
+
+const Registry& registry() {
+  static const Registry made = make_registry();
+  return made;
+}
+
+RunResult run_with(const Scenario& scenario, const char* policy, std::uint64_t seed) {
+  Arm arm;
+  arm.policy.preset = policy;
+  return run(scenario, arm, registry(), seed);
+}
+
+std::string error_of(const Scenario& scenario) {
+  try {
+    (void)run_with(scenario, "round_robin", 1);
+  } catch (const std::invalid_argument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Two engines that can do about 14.7 such requests per second, measured at several times that rate.
+Scenario two_engines(double rate, std::uint32_t requests) {
+  Scenario scenario;
+  scenario.replicas.resize(2);
+  for (ReplicaSpec& replica : scenario.replicas) {
+    replica.engine = find_engine_preset("8b_h100")->config;
+  }
+  scenario.workload.first_prompt = {.median = 2'000, .sigma = 0.8};
+  scenario.workload.output = {.median = 150, .sigma = 0.6};
+  scenario.workload.turns_mean = 1;
+  scenario.workload.turns_sigma = 0;
+  scenario.arrivals.kind = ArrivalKind::kOpen;
+  scenario.arrivals.rate = rate;
+  scenario.measure.requests = requests;
+  return scenario;
+}
+
+TEST(RunLimits, AQueueThatGrowsIsToldOfAtAnyWarmUp) {
+  for (const double warm_up : {0.0, 0.2, 0.25, 0.5, 0.75, 0.9}) {
+    Scenario twice = two_engines(30, 3'000);
+    twice.measure.warm_up = warm_up;
+    Scenario somewhat = two_engines(20, 7'500);
+    somewhat.measure.warm_up = warm_up;
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      EXPECT_EQ(run_with(twice, "least_connections", seed).over_capacity, 1) << warm_up;
+      EXPECT_EQ(run_with(somewhat, "round_robin", seed).over_capacity, 1) << warm_up;
+    }
+  }
+}
+
+TEST(RunLimits, AQueueThatOnlyFluctuatesIsNot) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    for (const double warm_up : {0.0, 0.5}) {
+      Scenario scenario = two_engines(13.5, 4'000);  // 92 %
+      scenario.measure.warm_up = warm_up;
+      EXPECT_EQ(run_with(scenario, "least_connections", seed).over_capacity, 0) << seed;
+    }
+  }
+}
+
+TEST(RunLimits, ThreeYearsAreMeasuredLikeAnHour) {
+  // A request every two hours, none of which meets another one.
+  Scenario scenario = two_engines(1.0 / 7'200, 1'000);
+  scenario.arrivals.cv = 0;
+  scenario.workload.first_prompt.sigma = 0;
+  scenario.workload.output.sigma = 0;
+  scenario.balancers.poll = std::chrono::hours(12);
+  scenario.measure.length = std::chrono::seconds(100'000'000);
+  scenario.faults = {{.kind = FaultKind::kSlows,
+                      .at = std::chrono::seconds(99'999'000),
+                      .replica = 0,
+                      .factor = 1}};
+  const RunResult years = run_with(scenario, "round_robin", 1);
+  EXPECT_NEAR(years.requests, 0.8 * 1e8 / 7'200, 2);
+  scenario.arrivals.rate = 1;
+  scenario.measure.length = std::chrono::seconds(1'000);
+  scenario.faults.clear();
+  const RunResult minutes = run_with(scenario, "round_robin", 1);
+  EXPECT_NEAR(years.ttft_p50_s, minutes.ttft_p50_s, 0.01 * minutes.ttft_p50_s);
+  EXPECT_LT(years.e2e_p99_s, minutes.e2e_p99_s * 1.001);
+  EXPECT_NEAR(years.offered_rps, 1.0 / 7'200, 1e-6);
+  EXPECT_GT(years.busy_share, 0);
+  EXPECT_LT(years.busy_share, 0.001);
+}
+
+TEST(RunLimits, WhatTheClockCannotCountIsRefused) {
+  Scenario scenario = two_engines(1e-6, 15'000);
+  EXPECT_THAT(error_of(scenario), HasSubstr("measure.requests: at arrivals.rate 0.000001"));
+  const auto refused = [](const std::string& text) {
+    const Result<LoadedScenario> loaded = load_scenario(text, "s.yaml", registry());
+    return loaded ? "" : loaded.error().message;
+  };
+  EXPECT_THAT(refused("arrivals: {rate: 0.000001}\nmeasure:\n  requests: 101\n"),
+              HasSubstr("s.yaml:3: measure.requests: at arrivals.rate 0.000001 they take 101"));
+  EXPECT_THAT(refused("name: x\nreplicas:\n  - {slowness: 1000, engine: {token_s: 1}}\n"),
+              HasSubstr("s.yaml:2: replicas: a step of replica 0 may take"));
+  EXPECT_THAT(refused("measure: {length_s: 100000001}\n"), HasSubstr("0.001 to 100000000"));
+}
+
+TEST(RunLimits, MemoryIsNotTakenForRequestsThatMayNeverCome) {
+  Scenario scenario = two_engines(10'000'000, 1);
+  scenario.measure.length = std::chrono::seconds(100'000'000);
+  scenario.arrivals.kind = ArrivalKind::kTrace;
+  scenario.arrivals.trace = testing::TempDir() + "pointsman_short_trace";
+  std::ofstream(scenario.arrivals.trace, std::ios::binary)
+      << "Timestamp,Request tokens,Response tokens\n0,10,1\n1,10,1\n2,10,1\n";
+  EXPECT_EQ(run_with(scenario, "round_robin", 1).requests, 2);
+}
+
+}  // namespace
+}  // namespace pointsman::sim
