@@ -25,17 +25,23 @@ struct RunFlags {
   bool keys = false;
 };
 
+std::string counted(std::size_t count, const char* what) {
+  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+}
+
 // Policies of the command line take the place of the file's arms.
 std::vector<sim::Arm> arms_of(const RunFlags& flags, std::vector<sim::Arm> arms,
                               const Registry& registry) {
   if (!flags.policies.empty()) arms.clear();
   for (const std::string& name : flags.policies) {
+    if (name.empty()) fail_simulate("--policy: a name is empty");
     sim::Arm arm;
     arm.policy.preset = name;
     const auto built = registry.build(arm.policy);
     if (!built) fail_simulate(built.error().message);
     arms.push_back(std::move(arm));
   }
+  sim::number_alike(arms);
   if (arms.empty()) {
     fail_simulate("no policy: give --policy NAME[,NAME…], or arms in the scenario file");
   }
@@ -49,6 +55,7 @@ void run_scenario(const RunFlags& flags) {
   }
   if (flags.scenario.empty())
     fail_simulate("which scenario? " + scenario_preset_names() + ", or a file");
+  check_outputs({flags.common.json, flags.common.csv});
   const Registry registry = make_registry();
   sim::LoadedScenario loaded = load_scenario_argument(flags.scenario, registry);
   sim::Scenario* const scenario = &loaded.scenario;
@@ -70,7 +77,7 @@ void run_scenario(const RunFlags& flags) {
   try {
     sim::ProgressBar bar("run");
     compare.progress = [&bar](std::size_t done, std::size_t all) { bar.show(done, all); };
-    results = sim::run_arms(*scenario, arms, registry, compare);
+    results = within_memory([&] { return sim::run_arms(*scenario, arms, registry, compare); });
   } catch (const std::invalid_argument& error) {
     fail_simulate(error.what());
   }
@@ -78,16 +85,21 @@ void run_scenario(const RunFlags& flags) {
 
   sim::Report report;
   report.experiment = "run";
-  report.title = scenario->name + ": " + std::to_string(scenario->replicas.size()) + " replicas, " +
-                 std::to_string(scenario->balancers.count) + " balancers, " +
-                 std::to_string(compare.seeds) + " seeds";
+  report.title = scenario->name + ": " + counted(scenario->replicas.size(), "replica") + ", " +
+                 counted(scenario->balancers.count, "balancer") + ", " +
+                 counted(static_cast<std::size_t>(compare.seeds), "seed");
   report.scenario = sim::scenario_record(*scenario);
+  report.scenario.set("arms", sim::arms_value(arms));
   report.seeds = compare.seeds;
+  report.first_seed = compare.first_seed;
   for (std::size_t i = 0; i < arms.size(); ++i) {
     report.rows.push_back(sim::arm_row(arms[i], results[i]));
   }
   report.tables.push_back({.title = "", .columns = sim::arm_columns(*scenario)});
   report.notes = sim::arm_notes(arms, results);
+  if (options.sharing && scenario->arrivals.kind == sim::ArrivalKind::kTrace) {
+    report.notes.emplace_back("--sharing changes nothing: a trace says itself what is shared.");
+  }
   show_report(report, flags.common);
 }
 

@@ -24,6 +24,7 @@ struct TuneFlags {
 };
 
 void tune(TuneFlags& flags) {
+  check_outputs({flags.common.json, flags.common.csv, flags.config});
   const Registry registry = make_registry();
   sim::Scenario scenario = load_scenario_argument(flags.scenario, registry).scenario;
   const sim::ExperimentOptions& options = flags.common.options;
@@ -45,7 +46,7 @@ void tune(TuneFlags& flags) {
     try {
       sim::ProgressBar bar("tune");
       search.progress = [&bar](std::size_t done, std::size_t all) { bar.show(done, all); };
-      return sim::run_tune(scenario, search, registry);
+      return within_memory([&] { return sim::run_tune(scenario, search, registry); });
     } catch (const std::invalid_argument& error) {
       fail_simulate(error.what());
     }

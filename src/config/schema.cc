@@ -54,13 +54,13 @@ bool is_reject_or_forward(const std::string& text) {
   return text == "reject" || text == "forward";
 }
 bool is_file_or_off(const std::string& text) {
-  return text == "off" || text.find('/') != std::string::npos;
+  return text == "off" || text.find_first_of("./") != std::string::npos;
 }
 bool is_zmq_endpoint(const std::string& text) {
   return text.empty() || text.starts_with("tcp://") || text.starts_with("ipc://");
 }
 bool is_log_place(const std::string& text) {
-  return text == "off" || text == "stdout" || text.find('/') != std::string::npos;
+  return text == "off" || text == "stdout" || text.find_first_of("./") != std::string::npos;
 }
 // Goes into a header: visible characters and no blanks.
 bool is_secret(const std::string& text) {
@@ -308,12 +308,12 @@ std::vector<Key<Config>> make_config_keys() {
   SectionKeys<Config, LogConfig>(table, "log.", [](Config& c) -> LogConfig& { return c.log; })
       .add("level", &LogConfig::level, "word", "debug | info | warning | error", &is_level,
            "The least important lines that go to standard error.")
-      .add("access", &LogConfig::access, "place", "off | stdout | a path with a /", &is_log_place,
+      .add("access", &LogConfig::access, "place", "off | stdout | a path with a . or a /", &is_log_place,
            "One JSON line per request.");
 
   SectionKeys<Config, DecisionLogConfig>(
       table, "decision_log.", [](Config& c) -> DecisionLogConfig& { return c.decision_log; })
-      .add("path", &DecisionLogConfig::path, "place", "off | a path with a /", &is_file_or_off,
+      .add("path", &DecisionLogConfig::path, "place", "off | a path with a . or a /", &is_file_or_off,
            "One JSON line per request that a replica was chosen for (docs/decision_log.md). A file "
            "of an earlier start is moved to PATH.1.")
       .add("sample", &DecisionLogConfig::sample, 1e-6, 1.0,

@@ -1,9 +1,13 @@
 #include "experiments/compare.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <map>
+#include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "config/units.h"
 #include "experiments/run_parallel.h"
@@ -64,6 +68,47 @@ Estimate mean_of(MeasureMean kind, std::span<const double> values) {
       return share_above(values, 0);
   }
   return {};
+}
+
+// What is not a number stays so.
+double clamped(double value, const Measure& measure) {
+  return value < measure.least ? measure.least : value > measure.most ? measure.most : value;
+}
+
+Value option_value(const OptionValue& value) {
+  if (const auto* number = std::get_if<double>(&value)) return *number;
+  if (const auto* flag = std::get_if<bool>(&value)) return *flag;
+  return std::get<std::string>(value);
+}
+
+Record options_record(const OptionMap& options) {
+  Record record;
+  for (const auto& [name, value] : options) record.set(name, option_value(value));
+  return record;
+}
+
+Record stage_record(const StageSpec& stage) {
+  Record record;
+  record.set("type", stage.type).set("weight", stage.weight);
+  for (const auto& [name, value] : stage.options) record.set(name, option_value(value));
+  return record;
+}
+
+Value stages(const std::vector<StageSpec>& list) {
+  Value::List records;
+  for (const StageSpec& stage : list) records.emplace_back(stage_record(stage));
+  return records;
+}
+
+Value policy_value(const PolicySpec& policy) {
+  if (!policy.preset.empty()) {
+    return Record().set("preset", policy.preset).set("options", options_record(policy.options));
+  }
+  return Record()
+      .set("filters", stages(policy.filters))
+      .set("sampler", stage_record(policy.sampler))
+      .set("scorers", stages(policy.scorers))
+      .set("picker", stage_record(policy.picker));
 }
 
 // Appends the option, unless there is one of that name.
@@ -140,9 +185,45 @@ Record arm_row(const Arm& arm, std::span<const RunResult> results) {
       row.set(measure.key, Value());
       continue;
     }
-    row.set(measure.key, mean_of(measure.mean, values));
+    Estimate estimate = mean_of(measure.mean, values);
+    // Student's interval knows nothing of the measure's bounds.
+    estimate.low = clamped(estimate.low, measure);
+    estimate.high = clamped(estimate.high, measure);
+    row.set(measure.key, estimate);
   }
   return row;
+}
+
+Value arms_value(std::span<const Arm> arms) {
+  Value::List list;
+  for (const Arm& arm : arms) {
+    Record record;
+    record.set("policy", policy_value(arm.policy)).set("label", arm.label);
+    for (const Key<Arm>& key : arm_keys()) {
+      const std::string text = key.text(arm);
+      if (key.path == "label" || text.empty()) continue;
+      if (text == "true" || text == "false") {
+        record.set(key.path, text == "true");
+      } else if (const std::optional<double> number = parse_number(text)) {
+        record.set(key.path, *number);
+      } else {
+        record.set(key.path, text);
+      }
+    }
+    list.emplace_back(std::move(record));
+  }
+  return list;
+}
+
+void number_alike(std::vector<Arm>& arms) {
+  std::map<std::string, int> count;
+  for (const Arm& arm : arms) ++count[arm_name(arm)];
+  std::map<std::string, int> number;
+  for (Arm& arm : arms) {
+    const std::string name = arm_name(arm);
+    if (count[name] < 2) continue;
+    arm.label += (arm.label.empty() ? "#" : " #") + std::to_string(++number[name]);
+  }
 }
 
 Estimate measure_ratio(std::span<const RunResult> above, std::span<const RunResult> below,
@@ -196,6 +277,22 @@ std::vector<Column> arm_columns(const Scenario& scenario) {
 std::vector<std::string> arm_notes(std::span<const Arm> arms,
                                    std::span<const std::vector<RunResult>> results) {
   std::vector<std::string> notes;
+  // A trace's lines are the same in every run.
+  if (!results.empty() && !results.front().empty()) {
+    const RunResult& one = results.front().front();
+    std::string text;
+    const auto add = [&text](double count, const char* what) {
+      if (!(count > 0)) return;
+      char part[160];
+      std::snprintf(part, sizeof part, "%s%.0f %s", text.empty() ? "The trace: " : "; ", count,
+                    what);
+      text += part;
+    };
+    add(one.trace_left_out, "lines without prompt or answer tokens were left out");
+    add(one.trace_late, "lines out of the order of time came with the line before");
+    add(one.trace_cut, "requests were cut to what the engines and workload.max_context hold");
+    if (!text.empty()) notes.push_back(text + ".");
+  }
   for (std::size_t i = 0; i < arms.size(); ++i) {
     std::size_t over = 0;
     double growth = 0;
@@ -207,7 +304,26 @@ std::vector<std::string> arm_notes(std::span<const Arm> arms,
       }
       failed += result.failed;
     }
-    char text[160];
+    char text[240];
+    const auto nothing = [](const RunResult& result) {
+      return result.requests == 0 && result.failed == 0;
+    };
+    const auto at_once = [](const RunResult& result) {
+      return result.requests > 0 && !std::isfinite(result.offered_rps);
+    };
+    if (std::ranges::any_of(results[i], nothing)) {
+      std::snprintf(text, sizeof text,
+                    "%s: in %td of %zu runs no request came in the measured time: make the run "
+                    "longer, or measure.warm_up less.",
+                    arm_name(arms[i]).c_str(), std::ranges::count_if(results[i], nothing),
+                    results[i].size());
+      notes.emplace_back(text);
+    }
+    if (std::ranges::any_of(results[i], at_once)) {
+      notes.push_back(arm_name(arms[i]) +
+                      ": all measured requests came at once, so there are no rates and no shares "
+                      "of time.");
+    }
     if (over > 0) {
       std::snprintf(text, sizeof text,
                     "%s: above capacity in %zu of %zu runs; the queue grew by %.2f requests/s. Its "

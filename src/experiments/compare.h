@@ -52,6 +52,12 @@ struct CompareOptions {
 // interval as "<key>_ci95". Seeds in which a quantity was not measured are left out of its mean.
 [[nodiscard]] Record arm_row(const Arm& arm, std::span<const RunResult> results);
 
+// All that the arms say, for the files.
+[[nodiscard]] Value arms_value(std::span<const Arm> arms);
+
+// Arms of the same policy and label are told apart by numbers: "#1", "#2", …
+void number_alike(std::vector<Arm>& arms);
+
 // The mean ratio of a measure between two arms, above over below, paired by seed. Seeds in which
 // one of them did not measure it are left out.
 [[nodiscard]] Estimate measure_ratio(std::span<const RunResult> above,

@@ -201,6 +201,11 @@ RunResult Cluster::run() {
 
   RunResult result;
   meter_.write(result);
+  if (const auto& counts = traffic_.trace_counts()) {
+    result.trace_left_out = static_cast<double>(counts->left_out);
+    result.trace_late = static_cast<double>(counts->late);
+    result.trace_cut = static_cast<double>(counts->cut);
+  }
   for (const VirtualEngine& engine : fleet_.engines()) {
     result.preemptions += static_cast<double>(engine.state(now_).preemptions);
   }

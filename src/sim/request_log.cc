@@ -39,7 +39,7 @@ auto quantile_of(std::span<Entry> entries, double q, Value&& value) {
 
 void RequestLog::measure(const MeasureSpec& spec, double seconds, RunResult& result) {
   result.requests = static_cast<double>(entries_.size());
-  if (entries_.empty() || seconds <= 0) return;
+  if (entries_.empty()) return;
   const std::span<Entry> all(entries_);
   const double overhead = to_seconds(spec.overhead);
   const auto first = [&](std::span<Entry> some, double q) {
@@ -82,7 +82,7 @@ void RequestLog::measure(const MeasureSpec& spec, double seconds, RunResult& res
   const double count = result.requests;
   result.ttft_mean_s = overhead + to_seconds(ttft_sum) / count;
   result.e2e_mean_s = overhead + to_seconds(e2e_sum) / count;
-  result.goodput_rps = static_cast<double>(good) / seconds;
+  if (seconds > 0) result.goodput_rps = static_cast<double>(good) / seconds;
 }
 
 }  // namespace pointsman::sim

@@ -27,7 +27,8 @@ class RequestLog {
   void add(const Entry& entry) { entries_.push_back(entry); }
   [[nodiscard]] std::size_t size() const { return entries_.size(); }
 
-  // Writes the measures of times, and the goodput over `seconds` of arrivals. Reorders the entries.
+  // Writes the measures of times, and the goodput over `seconds` of arrivals; 0: no rate is
+  // measured. Reorders the entries.
   void measure(const MeasureSpec& spec, double seconds, RunResult& result);
 
  private:

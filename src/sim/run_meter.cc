@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace pointsman::sim {
@@ -12,6 +13,9 @@ EngineTotal busy_time(std::span<const VirtualEngine> engines, TimePoint now) {
   for (const VirtualEngine& engine : engines) busy += engine.busy(now);
   return busy;
 }
+
+// Seconds. In less there is no rate to speak of: all came at once.
+constexpr double kShortestWindow = 1e-3;
 
 // Of the series that growth is judged by. The longest runs are those of closed loops.
 constexpr std::size_t kMostSamples = 8'192;
@@ -25,7 +29,7 @@ void keep_every_second(std::vector<double>& values) {
 }  // namespace
 
 RunMeter::RunMeter(const MeasureSpec& spec, std::vector<PoolIndex> pools)
-    : spec_(spec), load_(pools.size()), pools_(std::move(pools)) {
+    : spec_(spec), load_(pools.size()), pools_(std::move(pools)), sent_to_(pools_.size(), 0) {
   for (const PoolIndex pool : pools_) {
     if (pool >= backlogs_.size()) backlogs_.resize(std::size_t{pool} + 1);
   }
@@ -78,6 +82,7 @@ void RunMeter::arrived(bool follow_up) {
 
 void RunMeter::sent(const Decision& decision) {
   ++backlogs_[decision.pool].sent;
+  ++sent_to_[decision.order[0]];
   if (decision.reason == Reason::kValve) ++valve_openings_;
   if (decision.reason == Reason::kAllSaturated) ++all_saturated_;
   if (decision.pool_fallback) ++fallbacks_;
@@ -142,7 +147,7 @@ bool RunMeter::outgrown(const Backlog& backlog) const {
 
 void RunMeter::write(RunResult& result) {
   const double seconds = load_.seconds();
-  requests_.measure(spec_, seconds, result);
+  requests_.measure(spec_, seconds >= kShortestWindow ? seconds : 0, result);
   if (prompt_tokens_ > 0) {
     const auto prompts = static_cast<double>(prompt_tokens_);
     result.prefix_hit_rate = static_cast<double>(cached_tokens_) / prompts;
@@ -152,13 +157,19 @@ void RunMeter::write(RunResult& result) {
   if (arrivals_ > 0) {
     result.follow_up_share = static_cast<double>(follow_ups_) / static_cast<double>(arrivals_);
   }
-  if (seconds > 0) {
+  const std::uint64_t sent = std::accumulate(sent_to_.begin(), sent_to_.end(), std::uint64_t{0});
+  if (sent > 0) {
+    const auto [least, most] = std::minmax_element(sent_to_.begin(), sent_to_.end());
+    result.replica_share_min = static_cast<double>(*least) / static_cast<double>(sent);
+    result.replica_share_max = static_cast<double>(*most) / static_cast<double>(sent);
+  }
+  if (seconds >= kShortestWindow) {
     result.offered_rps = static_cast<double>(arrivals_) / seconds;
     result.busy_share = seconds_of(busy_) / (seconds * static_cast<double>(load_.replicas()));
     result.cv_load = load_.mean_cv();
     result.mean_in_flight = load_.mean_total();
   }
-  if (samples_ > 0) {
+  if (samples_ > 0 && seconds >= kShortestWindow) {
     result.mean_kv = kv_ / static_cast<double>(samples_);
     result.queue_growth_rps = 0;
     for (const Backlog& backlog : backlogs_) {

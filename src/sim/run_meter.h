@@ -71,10 +71,11 @@ class RunMeter {
   LoadMeter load_;
   EngineTotal busy_{};
   std::uint64_t samples_ = 0;
-  std::uint64_t stride_ = 1;       // so many samples for one of the backlogs'
-  double kv_ = 0;                  // sum over samples of the mean over replicas
-  std::vector<PoolIndex> pools_;   // by replica
-  std::vector<Backlog> backlogs_;  // by pool
+  std::uint64_t stride_ = 1;            // so many samples for one of the backlogs'
+  double kv_ = 0;                       // sum over samples of the mean over replicas
+  std::vector<PoolIndex> pools_;        // by replica
+  std::vector<Backlog> backlogs_;       // by pool
+  std::vector<std::uint64_t> sent_to_;  // measured requests, by replica
   std::uint64_t arrivals_ = 0;
   std::uint64_t follow_ups_ = 0;
   std::uint64_t completions_ = 0;

@@ -48,9 +48,15 @@ struct RunResult {
   double valve_openings = 0;
   double all_saturated = 0;
   double pool_fallbacks = 0;
+  double replica_share_min = kNone;
+  double replica_share_max = kNone;
   double preemptions = 0;
   double retried = 0;
   double failed = 0;
+
+  double trace_left_out = kNone;
+  double trace_late = kNone;
+  double trace_cut = kNone;
 
   double balancers = 0;
   double poll_s = 0;
@@ -69,6 +75,9 @@ struct Measure {
   std::string_view name;
   MeasureMean mean;
   double RunResult::* value;
+  // No run's value, and so no mean, lies outside.
+  double least = 0;
+  double most = std::numeric_limits<double>::infinity();
 };
 
 // All measures, in the order of the struct.

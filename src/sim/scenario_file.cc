@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <numeric>
+#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -54,6 +56,10 @@ class ScenarioReader {
   void read_preset(const YamlNode& root) {
     for (const YamlMember& member : root.members) {
       if (member.key != "preset") continue;
+      if (member.value.kind != YamlNode::Kind::kScalar) {
+        faults_.add(member.line, "preset", "is not the name of one scenario");
+        continue;
+      }
       std::optional<Scenario> preset = find_scenario_preset(member.value.text);
       if (preset) {
         scenario() = std::move(*preset);
@@ -193,8 +199,14 @@ class ScenarioReader {
   void read_faults(const YamlMember& list) {
     for_each_map(list, [&](const YamlNode& item, const std::string& place) {
       FaultSpec fault;
+      bool has_factor = false;
       for (const YamlMember& member : item.members) {
         read_key(fault_keys(), member, "", place, fault);
+        has_factor = has_factor || member.key == "factor";
+      }
+      if (has_factor != (fault.kind == FaultKind::kSlows)) {
+        faults_.add(item.line, place + "factor",
+                    has_factor ? "is of the kind slows alone" : "is missing: how much slower?");
       }
       if (fault.replica >= scenario().replicas.size()) {
         faults_.add(item.line, place + "replica",
@@ -202,6 +214,7 @@ class ScenarioReader {
                         " replicas, numbered from 0");
       }
       scenario().faults.push_back(fault);
+      fault_lines_.push_back(item.line);
     });
   }
 
@@ -242,7 +255,13 @@ class ScenarioReader {
                       to_text(s.measure.requests / s.arrivals.rate) + " s, and a run may last " +
                       to_text(kLongestRunSeconds) + " s");
     }
+    check_law(root, "first_prompt", s.workload.first_prompt);
+    check_law(root, "follow_up", s.workload.follow_up);
+    check_law(root, "output", s.workload.output);
+    check_law(root, "long_generation", s.workload.long_generation);
+    check_law(root, "system_prompt", s.workload.system_prompt);
     check_steps(root);
+    check_faults();
     std::set<PoolPurpose> pools;
     for (const ReplicaSpec& replica : s.replicas) pools.insert(replica.pool);
     const bool segregated =
@@ -258,17 +277,84 @@ class ScenarioReader {
     }
   }
 
-  // Each engine's longest step, as slow as faults make it.
-  void check_steps(const YamlNode& root) {
-    for (std::size_t i = 0; i < scenario().replicas.size(); ++i) {
-      const ReplicaSpec& replica = scenario().replicas[i];
-      double factor = 1;
-      for (const FaultSpec& fault : scenario().faults) {
-        if (fault.kind == FaultKind::kSlows && fault.replica == i) {
-          factor = std::max(factor, fault.factor);
+  // Each fault must find what it changes: who dies must live.
+  void check_faults() {
+    const std::vector<FaultSpec>& faults = scenario().faults;
+    std::vector<std::size_t> order(faults.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::sort(order, {}, [&](std::size_t i) { return std::pair(faults[i].at, i); });
+    std::vector<bool> alive(scenario().replicas.size(), true);
+    std::vector<bool> joined(scenario().replicas.size(), true);
+    std::vector<bool> reports(scenario().replicas.size(), true);
+    for (const FaultSpec& fault : faults) {
+      if (fault.kind == FaultKind::kJoins) joined[fault.replica] = false;
+    }
+    const std::optional<double> length = seconds_of_arrivals();
+    for (const std::size_t i : order) {
+      const FaultSpec& fault = faults[i];
+      const std::uint32_t r = fault.replica;
+      const char* problem = nullptr;
+      if (length && to_seconds(fault.at) > *length) {
+        problem = "comes after the last request";
+      } else if (!joined[r] && fault.kind != FaultKind::kJoins) {
+        problem = "comes before the replica joins";
+      } else {
+        switch (fault.kind) {
+          case FaultKind::kDies:
+            if (!alive[r]) problem = "the replica is dead then";
+            alive[r] = false;
+            break;
+          case FaultKind::kRestarts:
+            if (alive[r]) problem = "the replica has not died";
+            alive[r] = true;
+            break;
+          case FaultKind::kJoins:
+            if (joined[r]) problem = "the replica is there then";
+            joined[r] = true;
+            break;
+          case FaultKind::kSlows:
+            break;
+          case FaultKind::kStopsReporting:
+            if (!reports[r]) problem = "the replica does not report then";
+            reports[r] = false;
+            break;
+          case FaultKind::kReports:
+            if (reports[r]) problem = "the replica has not stopped";
+            reports[r] = true;
+            break;
         }
       }
-      const double seconds = longest_step_seconds(replica.engine) * replica.slowness * factor;
+      if (problem == nullptr) continue;
+      faults_.add(fault_lines_[i], "faults[" + std::to_string(i) + "]",
+                  std::string("changes nothing: ") + problem);
+    }
+  }
+
+  // For how long requests arrive, where the file alone tells.
+  std::optional<double> seconds_of_arrivals() {
+    const Scenario& s = scenario();
+    if (s.arrivals.kind == ArrivalKind::kTrace) return std::nullopt;
+    if (s.measure.length > Duration{}) return to_seconds(s.measure.length);
+    if (s.arrivals.kind == ArrivalKind::kClosed) return std::nullopt;
+    return s.measure.requests / s.arrivals.rate;
+  }
+
+  void check_law(const YamlNode& root, const char* name, const LengthLaw& law) {
+    if (law.low <= law.high) return;
+    faults_.add(line_of(root, "workload", name), std::string("workload.") + name + ".low",
+                "is " + std::to_string(law.low) + ", above high, " + std::to_string(law.high));
+  }
+
+  // Each engine's longest step, as slow as faults make it.
+  void check_steps(const YamlNode& root) {
+    std::vector<double> factors(scenario().replicas.size(), 1);
+    for (const FaultSpec& fault : scenario().faults) {
+      if (fault.kind != FaultKind::kSlows) continue;
+      factors[fault.replica] = std::max(factors[fault.replica], fault.factor);
+    }
+    for (std::size_t i = 0; i < scenario().replicas.size(); ++i) {
+      const ReplicaSpec& replica = scenario().replicas[i];
+      const double seconds = longest_step_seconds(replica.engine) * replica.slowness * factors[i];
       if (seconds <= kLongestStepSeconds) continue;
       faults_.add(line_of(root, "replicas"), "replicas",
                   "a step of replica " + std::to_string(i) + " may take " + to_text(seconds) +
@@ -292,6 +378,7 @@ class ScenarioReader {
   ConfigFaults faults_;
   const Registry& registry_;
   LoadedScenario loaded_;
+  std::vector<int> fault_lines_;
   const YamlMember* faults_member_ = nullptr;  // read when all replicas are known
 };
 

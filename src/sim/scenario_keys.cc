@@ -319,7 +319,7 @@ std::vector<Key<FaultSpec>> make_fault_keys() {
       "Since the start of the run.");
   SectionKeys<FaultSpec, FaultSpec>(table, "", [](FaultSpec& f) -> FaultSpec& { return f; })
       .add("replica", &FaultSpec::replica, 0, 8'191, "Which one, from 0, in the order of the file.")
-      .add("factor", &FaultSpec::factor, 0.01, 1'000.0, "Of slows.");
+      .add("factor", &FaultSpec::factor, 0.01, 1'000.0, "Of slows, which needs it.");
   return table;
 }
 

@@ -8,7 +8,10 @@
 #include <system_error>
 #include <utility>
 
+#include <sys/stat.h>
+
 #include "base/utc_time.h"
+#include "sim/scenario.h"
 
 namespace pointsman::sim {
 namespace {
@@ -16,6 +19,8 @@ namespace {
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
 constexpr std::uint32_t kMooncakeBlock = 512;
 constexpr double kMostTokens = 1e8;
+// Seconds. Lines of real traces are out of order by less; farther back the order is none.
+constexpr double kMostLate = 10;
 
 std::string_view trimmed(std::string_view text) {
   const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; };
@@ -40,17 +45,24 @@ std::optional<std::uint32_t> tokens(std::string_view text) {
   return static_cast<std::uint32_t>(*value);
 }
 
+std::string seconds_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.10g", seconds);
+  return text;
+}
+
 std::uint64_t hash_text(std::string_view text) {
   std::uint64_t hash = 0x9ae1'6a3b'2f90'404fULL;
   for (const char c : text) hash = mixed(hash ^ static_cast<unsigned char>(c));
   return hash;
 }
 
-// What follows "key": in a flat JSON object; empty where there is no such key.
+// What follows "key": in a flat JSON object; empty where there is no such key, or more than one.
 std::string_view json_value(std::string_view line, std::string_view key) {
   const std::string quoted = "\"" + std::string(key) + "\"";
   std::size_t at = line.find(quoted);
   if (at == std::string_view::npos) return {};
+  if (line.find(quoted, at + 1) != std::string_view::npos) return {};
   at = line.find_first_not_of(" \t", at + quoted.size());
   if (at == std::string_view::npos || line[at] != ':') return {};
   std::string_view rest = trimmed(line.substr(at + 1));
@@ -71,6 +83,10 @@ Result<TraceReader> TraceReader::open(const std::string& path) {
   if (!reader.file_) {
     return Error{ErrorKind::kClient,
                  path + ": cannot be read: " + std::generic_category().message(errno)};
+  }
+  struct stat found{};
+  if (::fstat(::fileno(reader.file_.get()), &found) == 0 && S_ISDIR(found.st_mode)) {
+    return Error{ErrorKind::kClient, path + ": is a folder, not a file"};
   }
   const Result<void> header = reader.read_header();
   if (!header) return header.error();
@@ -101,6 +117,8 @@ Result<void> TraceReader::read_header() {
   const Result<bool> line = read_line();
   if (!line) return line.error();
   if (!*line) return error("there is no request");
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (line_.starts_with(kByteOrderMark)) line_.erase(0, kByteOrderMark.size());
   if (DecisionLogHeader::is_one(line_)) return read_decision_log();
   if (trimmed(line_).starts_with('{')) {
     format_ = Format::kMooncake;
@@ -152,13 +170,23 @@ Result<void> TraceReader::read_decision_log() {
 }
 
 std::optional<std::string_view> TraceReader::column(std::size_t wanted) const {
-  std::string_view rest = line_;
-  for (; wanted > 0; --wanted) {
-    const std::size_t comma = rest.find(',');
-    if (comma == std::string_view::npos) return std::nullopt;
-    rest.remove_prefix(comma + 1);
+  // A comma within quotes ends no column.
+  bool quoted = false;
+  std::size_t begin = 0;
+  for (std::size_t at = 0; at <= line_.size(); ++at) {
+    if (at < line_.size() && line_[at] == '"') quoted = !quoted;
+    if (at < line_.size() && (quoted || line_[at] != ',')) continue;
+    if (wanted == 0) {
+      std::string_view text = trimmed(std::string_view(line_).substr(begin, at - begin));
+      if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
+        text = trimmed(text.substr(1, text.size() - 2));
+      }
+      return text;
+    }
+    --wanted;
+    begin = at + 1;
   }
-  return trimmed(rest.substr(0, rest.find(',')));
+  return std::nullopt;
 }
 
 Result<bool> TraceReader::next(TraceRequest& request) {
@@ -175,11 +203,25 @@ Result<bool> TraceReader::next(TraceRequest& request) {
     const Result<double> time =
         format_ == Format::kMooncake ? parse_mooncake(request) : parse_csv(request);
     if (!time) return time.error();
-    if (request.prompt_tokens == 0 || request.output_tokens == 0) continue;
+    if (request.prompt_tokens == 0 || request.output_tokens == 0) {
+      ++left_out_;
+      continue;
+    }
     request.max_tokens = request.output_tokens;
     if (!first_) first_ = last_ = *time;
-    // A few lines of real traces are out of order.
+    if (*time < last_) {
+      if (last_ - *time > kMostLate) {
+        return error("is " + seconds_text(last_ - *time) +
+                     " s earlier than a line before it: sort the file by time");
+      }
+      ++late_;
+    }
     last_ = std::max(last_, *time);
+    if (last_ - *first_ > kLongestRunSeconds) {
+      return error("comes " + seconds_text(last_ - *first_) +
+                   " s after the first request, and a run may last " +
+                   seconds_text(kLongestRunSeconds) + " s");
+    }
     request.at = Duration(std::llround((last_ - *first_) * 1e9));
     const std::uint32_t end = request.prompt_tokens + request.output_tokens;
     if (request.content.empty()) {
@@ -196,12 +238,17 @@ Result<bool> TraceReader::next(TraceRequest& request) {
 }
 
 Result<double> TraceReader::parse_mooncake(TraceRequest& request) const {
+  if (!trimmed(line_).starts_with('{') || !trimmed(line_).ends_with('}')) {
+    return error("is no whole JSON object");
+  }
   const std::optional<double> time = number(json_value(line_, "timestamp"));
   const std::optional<std::uint32_t> prompt = tokens(json_value(line_, "input_length"));
   const std::optional<std::uint32_t> output = tokens(json_value(line_, "output_length"));
   std::string_view ids = json_value(line_, "hash_ids");
   if (!time || !prompt || !output || !ids.starts_with('[')) {
-    return error("needs timestamp, input_length, output_length (numbers) and hash_ids (a list)");
+    return error(
+        "needs timestamp, input_length, output_length (numbers) and hash_ids (a list), "
+        "each once");
   }
   request.prompt_tokens = *prompt;
   request.output_tokens = *output;

@@ -21,7 +21,7 @@ namespace pointsman::sim {
 //   one id per 512 tokens of the prompt that stands for them and all before them. No sessions.
 // - BurstGPT: CSV with the columns Timestamp (s), Request tokens, Response tokens; with Session ID
 //   requests of one session are taken to continue one text, else nothing is shared. Requests
-//   without a response failed, and are left out.
+//   without a response failed.
 // - Azure LLM inference (2023 and 2024): CSV with TIMESTAMP, ContextTokens, GeneratedTokens.
 // Nothing
 //   is shared.
@@ -29,13 +29,20 @@ namespace pointsman::sim {
 //   shared. Of this format the requests are held, but not their lines (decision_log_trace.h).
 //
 // Clients' limits are those of the decision log; the other formats name none, and the output stands
-// for it. Lines may be up to 1 MiB long. Errors name the file and the line.
+// for it. Requests without prompt or answer tokens are left out. Lines come in the order of time: up to 10
+// s back are forgiven, and such a line comes with the one before it. Lines may be up to 1 MiB long.
+// Errors name the file and the line.
 class TraceReader {
  public:
   [[nodiscard]] static Result<TraceReader> open(const std::string& path);
 
   // The next request, or nothing at the end of the file. `request` is reused.
   [[nodiscard]] Result<bool> next(TraceRequest& request);
+
+  // Lines so far that were not taken as they are: requests without prompt or answer tokens, which
+  // are left out; and times before that of a line before, for which that was taken.
+  [[nodiscard]] std::uint64_t left_out() const { return left_out_; }
+  [[nodiscard]] std::uint64_t late() const { return late_; }
 
  private:
   enum class Format : std::uint8_t { kMooncake, kBurstGpt, kAzure, kDecisionLog };
@@ -67,6 +74,8 @@ class TraceReader {
   std::size_t session_column_ = 0;
   bool has_sessions_ = false;
   std::uint64_t requests_ = 0;
+  std::uint64_t left_out_ = 0;
+  std::uint64_t late_ = 0;
   std::optional<double> first_;  // time of the first request
   double last_ = 0;
   DecisionLogTrace decisions_;

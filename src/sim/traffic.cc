@@ -171,6 +171,8 @@ TraceReader Traffic::open_trace() const {
 // How many requests there are, and for how long they come.
 void Traffic::scan_trace() {
   TraceReader reader = open_trace();
+  const std::uint64_t left_out = reader.left_out();
+  const std::uint64_t late = reader.late();
   const std::uint64_t most = spec_.arrivals.trace_requests > 0
                                  ? spec_.arrivals.trace_requests
                                  : std::numeric_limits<std::uint64_t>::max();
@@ -185,6 +187,7 @@ void Traffic::scan_trace() {
     throw std::invalid_argument(spec_.arrivals.trace + ": there is no request" +
                                 (spec_.arrivals.trace_skip > 0 ? " behind those skipped" : ""));
   }
+  trace_counts_ = {.left_out = reader.left_out() - left_out, .late = reader.late() - late};
   // The end lies behind the last request.
   const double seconds = to_seconds(traced_.at - trace_begin_) / spec_.arrivals.trace_speed;
   if (seconds > kLongestRunSeconds) {
@@ -212,8 +215,13 @@ void Traffic::take_traced(Arrival& arrival) {
   arrival.session_key = traced_.session_key;
   arrival.waiting = Arrival::kNobody;
   // What fits no engine at all is cut.
-  arrival.prompt_tokens = std::min(traced_.prompt_tokens, longest_ / 4 * 3);
-  arrival.output_tokens = std::min(traced_.output_tokens, longest_ / 4);
+  arrival.prompt_tokens = traced_.prompt_tokens;
+  arrival.output_tokens = traced_.output_tokens;
+  if (std::uint64_t{arrival.prompt_tokens} + arrival.output_tokens > longest_) {
+    ++trace_counts_->cut;
+    arrival.output_tokens = std::min(arrival.output_tokens, longest_ / 4);
+    arrival.prompt_tokens = std::min(arrival.prompt_tokens, longest_ - arrival.output_tokens);
+  }
   arrival.max_tokens = traced_.max_tokens;
   arrival.known_tokens = 0;
   arrival.content = traced_.content;

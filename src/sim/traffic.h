@@ -45,6 +45,14 @@ class Traffic {
   // About as many requests will come in `window`; what memory may be reserved for.
   [[nodiscard]] std::size_t expected(Duration window) const;
 
+  // Of a trace, what was not taken as it is there.
+  struct TraceCounts {
+    std::uint64_t left_out = 0;  // lines without tokens
+    std::uint64_t late = 0;      // lines out of order
+    std::uint64_t cut = 0;       // requests too long for the engines, so far
+  };
+  [[nodiscard]] const std::optional<TraceCounts>& trace_counts() const { return trace_counts_; }
+
   // When take() is to be called next; TimePoint::max() where nobody will send before an answer.
   [[nodiscard]] TimePoint next_time() const {
     return queue_.empty() ? TimePoint::max() : queue_.next_time();
@@ -98,6 +106,7 @@ class Traffic {
   std::vector<std::uint32_t> free_;
 
   std::optional<TraceReader> trace_;
+  std::optional<TraceCounts> trace_counts_;
   TraceRequest traced_;  // the next one
   std::uint64_t trace_left_ = 0;
   Duration trace_begin_{};  // of the first request that is not skipped, by the trace's clock

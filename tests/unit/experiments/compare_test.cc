@@ -110,6 +110,9 @@ TEST(Compare, LeastWorkOfSeveralBalancersIsToldOfThem) {
 TEST(Compare, ALoadAboveTheCapacityIsSaid) {
   const std::vector<Arm> arms = two_arms();
   std::vector<std::vector<RunResult>> results(2, std::vector<RunResult>(2));
+  for (auto& runs : results) {
+    for (RunResult& result : runs) result.requests = result.offered_rps = 10;
+  }
   EXPECT_TRUE(arm_notes(arms, results).empty());
   results[1][0].over_capacity = 1;
   results[1][0].queue_growth_rps = 2.5;
@@ -120,6 +123,67 @@ TEST(Compare, ALoadAboveTheCapacityIsSaid) {
             std::string::npos);
   EXPECT_NE(notes[1].find("least_work live: above capacity in 1 of 2 runs"), std::string::npos);
   EXPECT_NE(notes[1].find("2.50 requests/s"), std::string::npos);
+}
+
+TEST(Compare, WhatWasNotMeasuredIsSaidWithItsReason) {
+  const std::vector<Arm> arms = two_arms();
+  std::vector<std::vector<RunResult>> results(2, std::vector<RunResult>(2));
+  results[0][0].requests = results[0][0].offered_rps = 10;
+  results[1][0].requests = results[1][1].requests = 10;
+  const std::vector<std::string> notes = arm_notes(arms, results);
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_NE(notes[0].find("round_robin: in 1 of 2 runs no request came in the measured time"),
+            std::string::npos);
+  EXPECT_NE(notes[1].find("least_work live: all measured requests came at once"),
+            std::string::npos);
+}
+
+TEST(Compare, IntervalsEndWhereTheMeasureDoes) {
+  std::vector<RunResult> results(2);
+  results[0].prefix_hit_rate = 0.01;
+  results[1].prefix_hit_rate = 0.02;
+  results[0].busy_share = 0.98;
+  results[1].busy_share = 0.99;
+  results[1].failed = 1;
+  results[0].queue_growth_rps = 0;
+  results[1].queue_growth_rps = 1;
+  const Record row = arm_row(two_arms()[0], results);
+  EXPECT_EQ(row.estimate("prefix_hit_rate").low, 0);
+  EXPECT_EQ(row.estimate("busy_share").high, 1);
+  EXPECT_EQ(row.estimate("failed").low, 0);
+  EXPECT_LT(row.estimate("queue_growth_rps").low, 0) << "a queue may shrink";
+}
+
+TEST(Compare, OneRunHasNoInterval) {
+  std::vector<RunResult> results(1);
+  results[0].ttft_p99_s = results[0].prefix_hit_rate = 0.5;
+  const Record row = arm_row(two_arms()[0], results);
+  for (const char* key : {"ttft_p99_s", "prefix_hit_rate"}) {
+    const Value* interval = row.find(std::string(key) + "_ci95");
+    ASSERT_NE(interval, nullptr);
+    JsonWriter json;
+    interval->write(json);
+    EXPECT_EQ(json.take(), "null");
+    EXPECT_TRUE(std::isnan(row.estimate(key).high));
+  }
+}
+
+TEST(Compare, ArmsOfTheSameNameAreNumbered) {
+  std::vector<Arm> arms = {preset_arm("least_kv", ""), preset_arm("least_kv", "live"),
+                           preset_arm("least_kv", "", {{"d", 2.0}}), preset_arm("random", "")};
+  number_alike(arms);
+  EXPECT_EQ(arms[0].label, "#1");
+  EXPECT_EQ(arms[1].label, "live");
+  EXPECT_EQ(arms[2].label, "#2");
+  EXPECT_EQ(arms[3].label, "");
+  arms[1].poll = Duration{};
+  JsonWriter json;
+  arms_value(arms).write(json);
+  EXPECT_EQ(json.take(),
+            R"([{"policy":{"preset":"least_kv","options":{}},"label":"#1"},)"
+            R"({"policy":{"preset":"least_kv","options":{}},"label":"live","poll_s":0},)"
+            R"({"policy":{"preset":"least_kv","options":{"d":2}},"label":"#2"},)"
+            R"({"policy":{"preset":"random","options":{}},"label":""}])");
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ Report sample() {
 
 TEST(Report, JsonKeepsTheOrderOfKeysAndOneRowALine) {
   EXPECT_EQ(report_json(sample()),
-            "{\"experiment\":\"theory\",\"title\":\"Queues\",\"seeds\":3,\n"
+            "{\"experiment\":\"theory\",\"title\":\"Queues\",\"seeds\":3,\"first_seed\":1,\n"
             "\"scenario\":{\"queues\":4000,\"laws\":{\"service\":\"exponential\"}},\n"
             "\"rows\":[\n"
             "{\"policy\":\"a,\\\"b\\\"\",\"mean_s\":0.1,\"mean_s_ci95\":[0.05,0.2],\"closed\":true,"

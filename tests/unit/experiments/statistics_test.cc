@@ -35,8 +35,15 @@ TEST(ArithmeticMean, HasStudentsInterval) {
   EXPECT_NEAR(estimate.mean - estimate.low, 2.776445 * std::sqrt(2.5 / 5), 1e-6);
 }
 
-TEST(ArithmeticMean, OneValueOrNoneHasNoSpread) {
-  EXPECT_EQ(arithmetic_mean(std::vector<double>{7}), (Estimate{7, 7, 7}));
+TEST(ArithmeticMean, OneValueTellsNothingOfItsSpread) {
+  const std::vector<double> one{7};
+  for (const Estimate& estimate :
+       {arithmetic_mean(one), geometric_mean(one), paired_ratio(one, std::vector<double>{1}),
+        median_estimate(one)}) {
+    EXPECT_DOUBLE_EQ(estimate.mean, 7);
+    EXPECT_TRUE(std::isnan(estimate.low));
+    EXPECT_TRUE(std::isnan(estimate.high));
+  }
   EXPECT_EQ(arithmetic_mean({}), Estimate{});
 }
 

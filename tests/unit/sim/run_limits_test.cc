@@ -127,5 +127,53 @@ TEST(RunLimits, MemoryIsNotTakenForRequestsThatMayNeverCome) {
   EXPECT_EQ(run_with(scenario, "round_robin", 1).requests, 2);
 }
 
+TEST(RunLimits, RequestsOfOneInstantHaveTimesAndNoRates) {
+  Scenario scenario = two_engines(1, 1);
+  scenario.arrivals.kind = ArrivalKind::kTrace;
+  scenario.arrivals.trace = testing::TempDir() + "pointsman_instant_trace";
+  std::ofstream(scenario.arrivals.trace, std::ios::binary)
+      << "Timestamp,Request tokens,Response tokens\n5,100,10\n5,100,10\n5,100,10\n";
+  const RunResult result = run_with(scenario, "round_robin", 1);
+  EXPECT_EQ(result.requests, 3);
+  EXPECT_GT(result.ttft_p50_s, 0);
+  for (const double rate : {result.offered_rps, result.goodput_rps, result.busy_share,
+                            result.cv_load, result.mean_in_flight, result.mean_kv}) {
+    EXPECT_TRUE(std::isnan(rate));
+  }
+}
+
+TEST(RunLimits, ATraceOfManyMonthsRunsAndWhatItLosesIsCounted) {
+  Scenario scenario = two_engines(1, 1);
+  scenario.balancers.poll = std::chrono::hours(1);
+  scenario.workload.max_context = 1'000;
+  scenario.arrivals.kind = ArrivalKind::kTrace;
+  scenario.arrivals.trace = testing::TempDir() + "pointsman_months_trace";
+  {
+    std::ofstream file(scenario.arrivals.trace, std::ios::binary);
+    file << "Timestamp,Request tokens,Response tokens\n";
+    for (int hour = 0; hour < 121 * 24; ++hour) file << hour * 3'600 << ",100,50\n";
+    file << 121 * 86'400 << ",900,100\n" << 121 * 86'400 << ",900,200\n";
+    file << 121 * 86'400 << ",900,0\n" << 121 * 86'400 - 1 << ",10000,800\n";
+  }
+  const RunResult result = run_with(scenario, "round_robin", 1);
+  EXPECT_NEAR(result.requests, 0.8 * 121 * 24 + 3, 1);
+  EXPECT_EQ(result.trace_left_out, 1);
+  EXPECT_EQ(result.trace_late, 1);
+  EXPECT_EQ(result.trace_cut, 2);
+  EXPECT_LT(result.e2e_p50_s, 5);
+  EXPECT_TRUE(std::isnan(run_with(two_engines(1, 100), "round_robin", 1).trace_cut));
+}
+
+TEST(RunLimits, TheSharesOfTheReplicasAreMeasured) {
+  const RunResult even = run_with(two_engines(5, 1'000), "round_robin", 1);
+  EXPECT_NEAR(even.replica_share_min, 0.5, 0.001);
+  EXPECT_NEAR(even.replica_share_max, 0.5, 0.001);
+  Scenario one_dead = two_engines(5, 1'000);
+  one_dead.faults = {{.kind = FaultKind::kDies}};
+  const RunResult odd = run_with(one_dead, "round_robin", 1);
+  EXPECT_EQ(odd.replica_share_min, 0);
+  EXPECT_EQ(odd.replica_share_max, 1);
+}
+
 }  // namespace
 }  // namespace pointsman::sim

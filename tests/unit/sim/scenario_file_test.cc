@@ -181,6 +181,39 @@ TEST(ScenarioFile, WhatCannotHoldTogetherIsRefused) {
               HasSubstr("/nowhere/at/all.yaml: cannot be read"));
 }
 
+TEST(ScenarioFile, FaultsThatChangeNothingAreRefused) {
+  const auto faults = [](const std::string& list) {
+    return error_of("arrivals: {rate: 1}\nmeasure: {requests: 100}\nfaults:\n" + list);
+  };
+  EXPECT_THAT(faults("  - {kind: restarts, at_s: 1}\n"),
+              HasSubstr("s.yaml:4: faults[0]: changes nothing: the replica has not died"));
+  EXPECT_THAT(faults("  - {kind: dies, at_s: 5}\n  - {kind: dies, at_s: 1}\n"),
+              HasSubstr("s.yaml:4: faults[0]: changes nothing: the replica is dead then"));
+  EXPECT_THAT(faults("  - {kind: dies, at_s: 1}\n  - {kind: joins, at_s: 2}\n"),
+              HasSubstr("s.yaml:4: faults[0]: changes nothing: comes before the replica joins"));
+  EXPECT_THAT(faults("  - {kind: joins, at_s: 1}\n  - {kind: joins, at_s: 2}\n"),
+              HasSubstr("s.yaml:5: faults[1]: changes nothing: the replica is there then"));
+  EXPECT_THAT(faults("  - {kind: reports, at_s: 1}\n"), HasSubstr("has not stopped"));
+  EXPECT_THAT(faults("  - {kind: dies, at_s: 101}\n"), HasSubstr("comes after the last request"));
+  EXPECT_THAT(faults("  - {kind: slows, at_s: 1}\n"),
+              HasSubstr("s.yaml:4: faults[0].factor: is missing"));
+  EXPECT_THAT(faults("  - {kind: dies, at_s: 1, factor: 2}\n"), HasSubstr("of the kind slows"));
+  const LoadedScenario good = load(
+      "faults:\n"
+      "  - {kind: dies, at_s: 1}\n  - {kind: restarts, at_s: 2}\n  - {kind: dies, at_s: 3}\n"
+      "  - {kind: joins, at_s: 9, replica: 1}\n  - {kind: dies, at_s: 10, replica: 1}\n"
+      "  - {kind: stops_reporting, at_s: 1, replica: 2}\n"
+      "  - {kind: reports, at_s: 2, replica: 2}\n");
+  EXPECT_EQ(good.scenario.faults.size(), 7U);
+}
+
+TEST(ScenarioFile, BoundsInTheWrongOrderAndListsOfPresetsAreRefused) {
+  EXPECT_THAT(error_of("workload:\n  turns_mean: 1\n  output: {low: 50, high: 20}\n"),
+              HasSubstr("s.yaml:3: workload.output.low: is 50, above high, 20"));
+  EXPECT_THAT(error_of("workload: {follow_up: {low: 40000}}\n"), HasSubstr("above high, 32000"));
+  EXPECT_THAT(error_of("preset: [ref70]\n"), HasSubstr("s.yaml:1: preset: is not the name"));
+}
+
 TEST(ScenarioFile, TheDocumentListsTheKeysAsTheyAre) {
   std::ifstream in(POINTSMAN_SOURCE_DIR "/docs/scenario.md");
   std::stringstream text;
