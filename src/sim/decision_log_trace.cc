@@ -252,6 +252,10 @@ void DecisionLogTrace::finish() {
   });
 }
 
+double DecisionLogTrace::length_s() const {
+  return order_.empty() ? 0 : nodes_[order_.back()].at_s - nodes_[order_.front()].at_s;
+}
+
 bool DecisionLogTrace::next(TraceRequest& request) {
   if (next_ == order_.size()) return false;
   const std::uint32_t index = order_[next_++];

@@ -48,6 +48,8 @@ class DecisionLogTrace {
   void finish();
   // The requests that were served, by arrival; nothing at the end. `at` counts from the first.
   [[nodiscard]] bool next(TraceRequest& request);
+  // From the first request to the last, once finished.
+  [[nodiscard]] double length_s() const;
 
  private:
   static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();

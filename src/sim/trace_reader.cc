@@ -166,6 +166,10 @@ Result<void> TraceReader::read_decision_log() {
     if (!*more) break;
   }
   decisions_.finish();
+  if (decisions_.length_s() > kLongestRunSeconds) {
+    return error("its requests come within " + seconds_text(decisions_.length_s()) +
+                 " s, and a run may last " + seconds_text(kLongestRunSeconds) + " s");
+  }
   return {};
 }
 

@@ -29,9 +29,9 @@ namespace pointsman::sim {
 //   shared. Of this format the requests are held, but not their lines (decision_log_trace.h).
 //
 // Clients' limits are those of the decision log; the other formats name none, and the output stands
-// for it. Requests without prompt or answer tokens are left out. Lines come in the order of time: up to 10
-// s back are forgiven, and such a line comes with the one before it. Lines may be up to 1 MiB long.
-// Errors name the file and the line.
+// for it. Requests without prompt or answer tokens are left out. Lines come in the order of time:
+// up to 10 s back are forgiven, and such a line comes with the one before it. Lines may be up to 1
+// MiB long. Errors name the file and the line.
 class TraceReader {
  public:
   [[nodiscard]] static Result<TraceReader> open(const std::string& path);
