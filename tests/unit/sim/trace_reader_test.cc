@@ -299,73 +299,75 @@ TEST_F(Trace, FaultsOfTheDecisionLogAreToldWithTheirLine) {
   write(R"({"pointsman_decision_log":1})");
   EXPECT_TRUE(read().empty());
   EXPECT_NE(error.find(":1:"), std::string::npos) << error;
-  TEST_F(Trace, TheOrderOfTimeIsAskedFor) {
-    write(
-        "Timestamp,Request tokens,Response tokens\n"
-        "100,1,1\n110,1,1\n100.5,1,1\n99,1,1\n");
+}
+
+TEST_F(Trace, TheOrderOfTimeIsAskedFor) {
+  write(
+      "Timestamp,Request tokens,Response tokens\n"
+      "100,1,1\n110,1,1\n100.5,1,1\n99,1,1\n");
+  EXPECT_TRUE(read().empty());
+  EXPECT_NE(error.find(path + ":5: is 11 s earlier than a line before it"), std::string::npos)
+      << error;
+}
+
+TEST_F(Trace, WhatIsNotTakenAsItIsIsCounted) {
+  write(
+      "Timestamp,Request tokens,Response tokens\n"
+      "1,10,1\n2,10,0\n3,0,10\n4,10,1\n3.5,10,1\n5,0,0\n");
+  Result<TraceReader> reader = TraceReader::open(path);
+  ASSERT_TRUE(reader);
+  TraceRequest request;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(*reader->next(request));
+  EXPECT_EQ(reader->left_out(), 2U);
+  EXPECT_EQ(reader->late(), 1U);
+  EXPECT_FALSE(*reader->next(request));
+  EXPECT_EQ(reader->left_out(), 3U);
+}
+
+TEST_F(Trace, TimesThatNoRunReachesAreRefused) {
+  for (const char* time : {"100000006", "1e9", "1e18", "1e300"}) {
+    write("Timestamp,Request tokens,Response tokens\n5,1,1\n" + std::string(time) + ",1,1\n");
     EXPECT_TRUE(read().empty());
-    EXPECT_NE(error.find(path + ":5: is 11 s earlier than a line before it"), std::string::npos)
-        << error;
+    EXPECT_NE(error.find(path + ":3: comes "), std::string::npos) << error;
   }
+  // Far from zero, but not from each other.
+  write("Timestamp,Request tokens,Response tokens\n1e15,1,1\n1000000000000001,1,1\n");
+  const std::vector<TraceRequest> requests = read();
+  ASSERT_EQ(requests.size(), 2U) << error;
+  EXPECT_EQ(requests[1].at, std::chrono::seconds(1));
+}
 
-  TEST_F(Trace, WhatIsNotTakenAsItIsIsCounted) {
-    write(
-        "Timestamp,Request tokens,Response tokens\n"
-        "1,10,1\n2,10,0\n3,0,10\n4,10,1\n3.5,10,1\n5,0,0\n");
-    Result<TraceReader> reader = TraceReader::open(path);
-    ASSERT_TRUE(reader);
-    TraceRequest request;
-    for (int i = 0; i < 3; ++i) EXPECT_TRUE(*reader->next(request));
-    EXPECT_EQ(reader->left_out(), 2U);
-    EXPECT_EQ(reader->late(), 1U);
-    EXPECT_FALSE(*reader->next(request));
-    EXPECT_EQ(reader->left_out(), 3U);
-  }
+TEST_F(Trace, DecisionLogsOfFarAwayYearsAreNoneTogether) {
+  const std::string line = "{\"n\":0,\"t\":0,\"estimated_tokens\":3,\"status\":200}\n";
+  std::string later = kHeader;
+  later.replace(later.find("\"start\":\"20") + 11, 2, "97");
+  write(kHeader + line + later + line);
+  EXPECT_TRUE(read().empty());
+  EXPECT_NE(error.find("and a run may last 100000000 s"), std::string::npos) << error;
+}
 
-  TEST_F(Trace, TimesThatNoRunReachesAreRefused) {
-    for (const char* time : {"100000006", "1e9", "1e18", "1e300"}) {
-      write("Timestamp,Request tokens,Response tokens\n5,1,1\n" + std::string(time) + ",1,1\n");
-      EXPECT_TRUE(read().empty());
-      EXPECT_NE(error.find(path + ":3: comes "), std::string::npos) << error;
-    }
-    // Far from zero, but not from each other.
-    write("Timestamp,Request tokens,Response tokens\n1e15,1,1\n1000000000000001,1,1\n");
-    const std::vector<TraceRequest> requests = read();
-    ASSERT_EQ(requests.size(), 2U) << error;
-    EXPECT_EQ(requests[1].at, std::chrono::seconds(1));
-  }
+TEST_F(Trace, HeadersMayBeQuotedAndBeginWithAByteOrderMark) {
+  write(
+      "\xEF\xBB\xBF\"Timestamp\",\"Model, or none\",\"Request tokens\",\"Response tokens\"\n"
+      "5,\"a,b\",472,\"18\"\n");
+  const std::vector<TraceRequest> requests = read();
+  ASSERT_EQ(requests.size(), 1U) << error;
+  EXPECT_EQ(requests[0].prompt_tokens, 472U);
+  EXPECT_EQ(requests[0].output_tokens, 18U);
+}
 
-  TEST_F(Trace, DecisionLogsOfFarAwayYearsAreNoneTogether) {
-    const std::string line = "{\"n\":0,\"t\":0,\"estimated_tokens\":3,\"status\":200}\n";
-    std::string later = kHeader;
-    later.replace(later.find("\"start\":\"20") + 11, 2, "97");
-    write(kHeader + line + later + line);
-    EXPECT_TRUE(read().empty());
-    EXPECT_NE(error.find("and a run may last 100000000 s"), std::string::npos) << error;
-  }
-
-  TEST_F(Trace, HeadersMayBeQuotedAndBeginWithAByteOrderMark) {
-    write(
-        "\xEF\xBB\xBF\"Timestamp\",\"Model, or none\",\"Request tokens\",\"Response tokens\"\n"
-        "5,\"a,b\",472,\"18\"\n");
-    const std::vector<TraceRequest> requests = read();
-    ASSERT_EQ(requests.size(), 1U) << error;
-    EXPECT_EQ(requests[0].prompt_tokens, 472U);
-    EXPECT_EQ(requests[0].output_tokens, 18U);
-  }
-
-  TEST_F(Trace, AFolderAndBrokenObjectsAreNoTraces) {
-    const Result<TraceReader> folder = TraceReader::open(testing::TempDir());
-    ASSERT_FALSE(folder);
-    EXPECT_NE(folder.error().message.find("is a folder"), std::string::npos);
-    write(R"({"timestamp": 1, "input_length": 5, "output_length": 2, "hash_ids": [1])");
-    EXPECT_TRUE(read().empty());
-    EXPECT_NE(error.find(":1: is no whole JSON object"), std::string::npos) << error;
-    write(
-        R"({"timestamp": 1, "input_length": 5, "timestamp": 2, "output_length": 2, "hash_ids": [1]})");
-    EXPECT_TRUE(read().empty());
-    EXPECT_NE(error.find("each once"), std::string::npos) << error;
-  }
+TEST_F(Trace, AFolderAndBrokenObjectsAreNoTraces) {
+  const Result<TraceReader> folder = TraceReader::open(testing::TempDir());
+  ASSERT_FALSE(folder);
+  EXPECT_NE(folder.error().message.find("is a folder"), std::string::npos);
+  write(R"({"timestamp": 1, "input_length": 5, "output_length": 2, "hash_ids": [1])");
+  EXPECT_TRUE(read().empty());
+  EXPECT_NE(error.find(":1: is no whole JSON object"), std::string::npos) << error;
+  write(
+      R"({"timestamp": 1, "input_length": 5, "timestamp": 2, "output_length": 2, "hash_ids": [1]})");
+  EXPECT_TRUE(read().empty());
+  EXPECT_NE(error.find("each once"), std::string::npos) << error;
+}
 
 }  // namespace
 }  // namespace pointsman::sim
