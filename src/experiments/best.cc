@@ -326,7 +326,8 @@ Result<Report> run_best(const ExperimentOptions& options, const Registry& regist
 
   report.experiment = "best";
   report.title = "The default policy against affinity and segregation: " + std::to_string(count) +
-                 " random settings, " + std::to_string(named_seeds) + " runs of each named one";
+                 " random settings, " + std::to_string(named_seeds) + " runs of each named one, " +
+                 std::to_string(change_seeds) + " with a constant changed";
   report.seeds = static_cast<int>(count);
   report.scenario.set("settings", count)
       .set("first_seed", first)

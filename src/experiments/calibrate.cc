@@ -165,7 +165,7 @@ std::string counted(std::uint64_t count, std::string_view what) {
 // Why lines of the log took no part.
 std::string left_out(const MeasuredRequests& log) {
   return counted(log.failed, "failed") + counted(log.tried_again, "were tried more than once") +
-         counted(log.not_streamed, "were not streamed") +
+         counted(log.not_streamed, "were not streamed or have no ttft_ms above 0") +
          counted(log.uncounted,
                  "do not say how many tokens there were (clients ask a stream for that with "
                  "stream_options: {include_usage: true})");

@@ -236,7 +236,7 @@ Result<Report> run_segregation(const ExperimentOptions& options, const Registry&
   Scenario base = scenario_for(options, "ref70");
   if (options.quick) base.measure.requests = kQuickRequests;
   if (base.replicas.size() <= kUsualPools.total()) {
-    return Error{ErrorKind::kClient, "pools need at least three replicas"};
+    return Error{ErrorKind::kClient, "--replicas: pools need at least three replicas"};
   }
   std::vector<Block> blocks = Plan(options, base).take();
   std::size_t all_arms = 0;

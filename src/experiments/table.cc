@@ -283,6 +283,11 @@ Scenario table_scenario(const ExperimentOptions& options) {
 
 Result<Report> run_table(const ExperimentOptions& options, const Registry& registry) {
   const Scenario scenario = table_scenario(options);
+  if (scenario.replicas.size() < 3) {
+    return Error{ErrorKind::kClient,
+                 "--replicas: the table's pools need at least three replicas, and its claims "
+                 "several to choose from"};
+  }
   const std::vector<TableRow> entries = table_rows();
   std::vector<Arm> arms;
   std::vector<Arm> swept;

@@ -119,22 +119,24 @@ double RunMeter::growth(const Backlog& backlog) const {
 
 // Whether more was sent to the pool than it could do, so that ever more of it waits at the engines.
 //
-// What waits is looked at in sixteen parts of the window. Where a pool cannot keep up, it grows by
-// about the same in each; so the sixteen increments have a mean above zero, which Student's test
-// tells from chance (one-sided, 0.5 %). At the very limit of the capacity the queue is a random
-// walk with independent increments, for which the test is made; below it what came goes again,
-// increments take each other back, and the test says "grown" more rarely still. A queue that fills
-// up at the beginning and then stays grows little in the second half.
+// What is in flight is looked at in sixteen parts of the window. Where a pool cannot keep up, it
+// grows by about the same in each; so the sixteen increments have a mean above zero, which
+// Student's test tells from chance (one-sided, 0.5 %). At the very limit of the capacity the queue
+// is a random walk with independent increments, for which the test is made; below it what came goes
+// again, increments take each other back, and the test says "grown" more rarely still. A fleet that
+// fills up at the beginning grows little in the second half, and what it has more of runs: a
+// quarter of the growth at least must be waiting.
 bool RunMeter::outgrown(const Backlog& backlog) const {
   constexpr std::size_t kParts = 16;
   constexpr double kStudent = 2.947;  // 15 degrees of freedom
   constexpr double kFew = 8;
-  const std::vector<double>& values = backlog.waiting;
+  const std::vector<double>& values = backlog.in_flight;
   if (values.size() < 2 * kParts) return false;
   const auto at = [&](std::size_t part) { return values[part * (values.size() - 1) / kParts]; };
   const double grew = at(kParts) - at(0);
   if (grew <= kFew || grew <= 0.01 * static_cast<double>(backlog.sent)) return false;
   if (at(kParts) - at(kParts / 2) < grew / 4) return false;
+  if (backlog.waiting.back() - backlog.waiting.front() < grew / 4) return false;
   const double mean = grew / kParts;
   double squares = 0;
   for (std::size_t part = 0; part < kParts; ++part) {

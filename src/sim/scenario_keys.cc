@@ -482,7 +482,34 @@ Defaults are those of a file without a preset.
 
 )";
   append_rows(scenario_keys(), Scenario{}, out);
-  out += R"(
+  out +=
+      R"(
+A closed loop ends when `measure.requests` have been sent, warm-up included, unless `measure.length_s` says when: how long it
+takes is what the answers make of it.
+
+## Traces
+
+The first line tells the format. Columns are found by their names, in any order; they may be quoted.
+
+| format | columns or keys | what requests share |
+|---|---|---|
+| Mooncake JSONL | `timestamp` (ms), `input_length`, `output_length`, `hash_ids` | the blocks of 512 tokens with the same ids |
+| BurstGPT CSV | `Timestamp` (s), `Request tokens`, `Response tokens`, perhaps `Session ID` | with `Session ID` the requests of a session are taken to continue one text; without it (as in the first published files) nothing |
+| Azure LLM inference CSV | `TIMESTAMP` (a date and time), `ContextTokens`, `GeneratedTokens` | nothing |
+| decision log | [its page](decision_log.md) | what the router saw |
+
+Times count from the first request that is taken. What is not taken as it stands is counted, in a note and in the JSON file:
+
+- **Lines without prompt or answer tokens** are left out (`trace_left_out`): in BurstGPT those are requests that failed.
+- **Requests longer than `workload.max_context`**, or than the KV cache of the smallest replica, are cut (`trace_cut`): the
+  answer to a quarter of that at most, then the prompt to the rest.
+- **Lines must come in the order of time.** One that lies up to 10 s back comes with the line before it (`trace_late`); farther
+  back is an error with the line: sort the file. Of the decision log the order does not matter.
+
+A trace may last for )" +
+      to_text(kLongestRunSeconds) +
+      R"( s at its `trace_speed`. All keys of `workload` but `max_context` say nothing of a trace.
+
 ## Replicas
 
 Each entry of `replicas` is a group of equal replicas. Its `engine` is a name, or a map of the keys below, in which
@@ -536,11 +563,16 @@ faults:
 ```
 
 )";
+  out +=
+      "Each must change something: who dies lives, who restarts has died, `slows` has its "
+      "`factor`, "
+      "and all\ncome before the arrivals end.\n\n";
   append_rows(fault_keys(), FaultSpec{}, out);
   out += R"(
 ## Arms
 
-Each entry of `arms` is a policy ([policies.md](policies.md)), and what it changes in the scenario.
+Each entry of `arms` is a map: a policy ([policies.md](policies.md)), `- policy: least_kv`, and what it changes in the
+scenario. A name alone is no entry. Of two entries with the same policy and `label`, the labels get numbers: `#1`, `#2`.
 
 | key | type | default | allowed | meaning |
 |---|---|---|---|---|

@@ -294,7 +294,75 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
     words = ["theory", "--quick", "--seeds", 1, "--replicas", 20]
     done = simulate(*words, "--json", tmp_path / "none" / "x.json")
     assert done.returncode == 1
-    assert done.stderr == f"pointsman simulate: cannot write {tmp_path}/none/x.json\n"
+    message = f"pointsman simulate: cannot write {tmp_path}/none/x.json: No such file or directory\n"
+    assert done.stderr == message
+    assert done.stdout == "", "it says so before the run"
+    one = tmp_path / "one"
+    done = simulate(*words, "--json", one, "--csv", one)
+    assert done.returncode == 1 and f"{one} is named for two files" in done.stderr
+    assert not one.exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "set_a", "--policy", "random", "--sharing", "nan"],
+        ["theory", "--sharing", "nan"],
+        ["theory", "--sharing", "inf"],
+        ["theory", "--first-seed", -1],
+        ["theory", "--first-seed", 10**18],
+        ["run", "set_a", "--policy", ""],
+        ["table", "--replicas", 2],
+    ],
+)
+def test_options_without_a_meaning_are_refused(words):
+    done = simulate(*words)
+    assert done.returncode != 0
+    assert done.stdout == ""
+    assert len(done.stderr) > 20
+
+
+def test_too_little_memory_is_an_error():
+    limit = f"ulimit -v 400000; exec {POINTSMAN} simulate run set_a --policy random --seeds 1 --jobs 1"
+    done = subprocess.run(
+        ["bash", "-c", f"{limit} --requests 1000000000 --replicas 8192"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("pointsman simulate: out of memory")
+
+
+def test_the_file_says_all_that_is_needed_to_run_again(tmp_path):
+    scenario = tmp_path / "arms.yaml"
+    scenario.write_text(
+        "preset: set_a\narms:\n  - {policy: least_kv, poll_s: 0}\n  - policy: least_kv\n"
+    )
+    file = tmp_path / "run.json"
+    words = ["--requests", 300, "--seeds", 1, "--first-seed", 7, "--json", file]
+    done = simulate("run", scenario, *words)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(file.read_text())
+    assert (report["seeds"], report["first_seed"]) == (1, 7)
+    assert [row["arm"] for row in report["rows"]] == ["#1", "#2"]
+    first, second = report["scenario"]["arms"]
+    assert first == {"policy": {"preset": "least_kv", "options": {}}, "label": "#1", "poll_s": 0}
+    assert "poll_s" not in second
+    row = report["rows"][0]
+    assert row["ttft_p99_s"] > 0 and row["ttft_p99_s_ci95"] is None
+    assert 0 < row["replica_share_min"] <= 1 / 8 <= row["replica_share_max"] < 1
+    assert "[" not in done.stdout, "one seed has no interval"
+
+
+def test_plots_of_the_same_experiment_have_names_of_their_own(tmp_path):
+    words = ["run", "set_a", "--policy", "random", "--requests", 300, "--seeds", 1]
+    for name in ("a", "b"):
+        assert simulate(*words, "--json", tmp_path / f"{name}.json").returncode == 0
+    done = plot(tmp_path / "a.json", tmp_path / "b.json", "--out", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert {"run-a.html", "run-b.html", "run-a-policies.svg", "run-b-policies.png"} <= names
 
 
 @pytest.mark.parametrize("file", sorted(REPORTS.glob("*.json")), ids=lambda path: path.stem)

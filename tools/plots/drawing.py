@@ -94,6 +94,8 @@ def bars(ax, rows, key, scale=1.0):
         height=0.7,
         error_kw={"elinewidth": 1, "capsize": 2},
     )
+    if not any(values):
+        ax.set_xlim(0, 1)  # of nothing but zeros the axis would be made of rounding
     ax.set_yticks(places, [row.label for row in rows])
     ax.invert_yaxis()
     ax.grid(visible=False, axis="y")

@@ -23,7 +23,9 @@ def draw_matrix(report):
     for y, line in enumerate(shares):
         for x, share in enumerate(line):
             if share == share:
-                ax.text(x, y, f"{share:.0f}", ha="center", va="center", fontsize=7)
+                # The map is dark at both ends.
+                ink = "white" if share < 12 or share > 88 else "black"
+                ax.text(x, y, f"{share:.0f}", ha="center", va="center", fontsize=7, color=ink)
     ax.set_xticks(range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor")
     ax.set_yticks(range(len(names)), names)
     ax.grid(visible=False)
