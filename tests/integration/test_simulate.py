@@ -322,10 +322,12 @@ def test_options_without_a_meaning_are_refused(words):
     assert len(done.stderr) > 20
 
 
-def test_too_little_memory_is_an_error():
-    limit = f"ulimit -v 400000; exec {POINTSMAN} simulate run set_a --policy random --seeds 1 --jobs 1"
+def test_too_little_memory_is_an_error(tmp_path):
+    file = tmp_path / "crowd.yaml"
+    file.write_text("arrivals: {kind: closed, users: 10000000}\n")
+    words = f"exec {POINTSMAN} simulate run {file} --policy random --seeds 1 --jobs 1"
     done = subprocess.run(
-        ["bash", "-c", f"{limit} --requests 1000000000 --replicas 8192"],
+        ["bash", "-c", f"ulimit -v 400000; {words}"],
         capture_output=True,
         text=True,
         timeout=300,
