@@ -32,7 +32,7 @@ struct Report {
   std::string title;       // one line: what is shown
   Record scenario;         // all that was run: with the program, enough to run it again
   int seeds = 1;
-  std::uint64_t first_seed = 1;  // seeds first_seed, first_seed + 1, …
+  std::uint64_t first_seed = 1;  // as the command was told
   std::vector<Record> rows;
   std::vector<Table> tables;
   std::vector<std::string> notes;  // below the tables: what a reader must know to read them

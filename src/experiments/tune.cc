@@ -439,6 +439,7 @@ Result<Tuning> run_tune(const Scenario& given, const TuneOptions& options,
       .set("first_seed", options.first_seed)
       .set("first_final_seed", options.first_seed + kFinalOffset);
   report.seeds = options.final_seeds;
+  report.first_seed = options.first_seed;
   report.rows.push_back(
       row_of(shipped, "as shipped", scenario, shipped_runs, shipped_runs, *measure));
   report.rows.push_back(row_of(best, "tuned", scenario, best_runs, shipped_runs, *measure));
