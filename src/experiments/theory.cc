@@ -245,9 +245,10 @@ Result<Report> run_theory(const ExperimentOptions& options, const Registry& regi
     }
     if (row < large.size()) {
       report.rows.push_back(supermarket_row(large[row], false, runs));
-      const Value* holds = report.rows.back().find("holds");
-      ++promised;
-      kept += *holds->as<bool>() ? 1 : 0;
+      if (const bool* holds = report.rows.back().find("holds")->as<bool>()) {
+        ++promised;
+        kept += *holds ? 1 : 0;
+      }
     } else if (row < large.size() + small.size()) {
       report.rows.push_back(supermarket_row(small[row - large.size()], true, runs));
     } else {
