@@ -16,10 +16,8 @@ VECTORS = json.loads((FOLDER / "vectors-vllm.json").read_text())
 
 def token_ids_built():
     """Whether the program was made with a Rust toolchain; it says so itself where it was not."""
-    ran = subprocess.run(
-        [POINTSMAN, "tokenize", "--model", FOLDER], input='{"text":"a"}\n', capture_output=True, text=True
-    )
-    return ran.returncode == 0
+    words = [POINTSMAN, "tokenize", "--model", FOLDER]
+    return subprocess.run(words, input=b'{"text":"a"}\n', capture_output=True).returncode == 0
 
 
 pytestmark = pytest.mark.skipif(not token_ids_built(), reason="this build makes no token ids")
@@ -78,17 +76,16 @@ def test_ids_and_their_text_are_one_prompt_for_the_index(tiny):
 
 def test_a_chat_that_the_template_refuses_goes_to_the_engine_all_the_same(tiny):
     messages = [{"role": "alien", "content": "x"}]
-    counted = prompt_tokens(
-        tiny, "/v1/chat/completions", [{"model": "m1", "messages": messages}]
-    )
-    assert counted[0] > 0
+    bodies = [{"model": "m1", "messages": messages}]
+    assert prompt_tokens(tiny, "/v1/chat/completions", bodies)[0] > 0
     name = 'pointsman_prompts_not_tokenized_total{reason="template"}'
     assert tiny[0].metrics()[name] == 1
 
 
 def test_a_long_prompt_is_counted_by_its_ids_too(tiny):
     def words(count):
-        return prompt_tokens(tiny, "/v1/completions", [{"model": "m1", "prompt": "word " * count}])[0]
+        bodies = [{"model": "m1", "prompt": "word " * count}]
+        return prompt_tokens(tiny, "/v1/completions", bodies)[0]
 
     encoded = tiny[0].metric("pointsman_prompts_tokenized_total")
     short, middle = words(1000), words(2000)
