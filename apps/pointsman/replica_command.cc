@@ -20,6 +20,7 @@ struct ReplicaFlags {
   std::uint32_t blocks = 0;
   std::uint32_t max_num_seqs = 0;
   std::uint32_t max_num_batched_tokens = 0;
+  bool no_prefix_caching = false;
   ReplicaOptions options;
 };
 
@@ -48,6 +49,7 @@ void run_replica(ReplicaFlags& flags) {
   if (flags.max_num_batched_tokens > 0) {
     options.engine.max_num_batched_tokens = flags.max_num_batched_tokens;
   }
+  options.engine.prefix_caching = !flags.no_prefix_caching;
   const Result<ListenAddress> address = parse_listen_address(flags.listen);
   if (!address) fail(address.error().message);
 
@@ -86,6 +88,8 @@ void add_replica_command(CLI::App& app) {
       ->add_option("--max-num-batched-tokens", flags->max_num_batched_tokens,
                    "Tokens computed in one step")
       ->check(CLI::Range(1U, 10'000'000U));
+  command->add_flag("--no-prefix-caching", flags->no_prefix_caching,
+                    "Requests find nothing of what others computed");
   command
       ->add_option("--max-model-len", flags->options.max_model_len,
                    "Longest prompt and answer together, in tokens")

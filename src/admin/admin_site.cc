@@ -140,6 +140,30 @@ void write_kv_events(const ReplicaFigures& figures, JsonWriter& json) {
   json.end_array();
 }
 
+// How far predictions of cached tokens come true.
+void write_cached_tokens(const ReplicaFigures& figures, JsonWriter& json) {
+  const CachedTokensError& error = figures.cached_error;
+  json.key("cached_tokens").begin_object();
+  json.key("answers").integer(static_cast<std::int64_t>(error.answers));
+  const auto last = [&](std::string_view key, std::uint32_t value) {
+    json.key(key);
+    error.answers == 0 ? json.null() : json.integer(value);
+  };
+  last("last_predicted", error.last_predicted);
+  last("last_actual", error.last_actual);
+  json.key("overpredicted").integer(static_cast<std::int64_t>(error.over_tokens));
+  json.key("underpredicted").integer(static_cast<std::int64_t>(error.under_tokens));
+  json.key("believed_share").begin_object();
+  for (std::size_t i = 0; i < kKnowledges; ++i) {
+    json.key(label(static_cast<Knowledge>(i))).number(figures.believed_share[i]);
+  }
+  json.end_object();
+  json.key("assumed_blocks");
+  figures.assumed_blocks == 0 ? json.null()
+                              : json.integer(static_cast<std::int64_t>(figures.assumed_blocks));
+  json.end_object();
+}
+
 void write_replica(const ReplicaFigures& figures, TimePoint now, JsonWriter& json) {
   const ReplicaStatus& status = figures.status;
   json.begin_object();
@@ -177,6 +201,7 @@ void write_replica(const ReplicaFigures& figures, TimePoint now, JsonWriter& jso
   json.key("prefill_tokens_per_second").number(figures.prefill_rate);
   json.end_object();
   write_signals(figures, now, json);
+  write_cached_tokens(figures, json);
   json.key("metrics_problem").string(figures.scrape ? figures.scrape->problem : "");
   write_kv_events(figures, json);
   json.key("tries").begin_object();

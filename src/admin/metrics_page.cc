@@ -97,6 +97,8 @@ class Page {
           "Prompt tokens that the replica computes in a second, as learnt from streams.",
           [](const ReplicaFigures& replica) { return replica.prefill_rate; });
 
+    write_cached_tokens();
+
     per_report("pointsman_replica_kv_usage", "Share of the KV cache in use, as reported.",
                [](const Signals& signals) { return signals.kv_usage; });
     per_report("pointsman_replica_running", "Requests in the running batch, as reported.",
@@ -151,6 +153,45 @@ class Page {
     }
   }
 
+  // Predicted against actual cached tokens, of replicas where anything was compared.
+  void write_cached_tokens() {
+    per_replica("pointsman_replica_overpredicted_tokens_total", Type::kCounter,
+                "Prompt tokens that were expected to be cached on the replica and were not.",
+                [](const ReplicaFigures& replica) { return replica.cached_error.over_tokens; });
+    per_replica("pointsman_replica_underpredicted_tokens_total", Type::kCounter,
+                "Prompt tokens that the replica found cached although nobody expected it.",
+                [](const ReplicaFigures& replica) { return replica.cached_error.under_tokens; });
+    out_.family("pointsman_replica_cached_tokens_error", Type::kHistogram,
+                "Tokens between what was expected to be cached and what was, whichever way, by "
+                "answer.");
+    for (const ReplicaFigures& replica : replicas_) {
+      const CachedTokensError& error = replica.cached_error;
+      if (error.answers == 0) continue;
+      HistogramValue value;
+      value.buckets = error.buckets;
+      value.sum = static_cast<double>(error.over_tokens) + static_cast<double>(error.under_tokens);
+      out_.histogram({{"replica", replica.status.spec.url}, {"pool", replica.status.spec.pool}},
+                     CachedTokensError::kBounds, value);
+    }
+    out_.family("pointsman_replica_believed_share", Type::kGauge,
+                "Share of the prompt tokens that the replica should have cached which is believed, "
+                "by what the prediction is made from.");
+    for (const ReplicaFigures& replica : replicas_) {
+      for (std::size_t i = 0; i < kKnowledges; ++i) {
+        out_.sample({{"replica", replica.status.spec.url},
+                     {"pool", replica.status.spec.pool},
+                     {"from", label(static_cast<Knowledge>(i))}},
+                    replica.believed_share[i]);
+      }
+    }
+    per_replica("pointsman_replica_assumed_cache_blocks", Type::kGauge,
+                "Blocks of the prefix index that the replica is taken to have room for.",
+                [](const ReplicaFigures& replica) {
+                  return replica.assumed_blocks == 0 ? std::nan("")
+                                                     : static_cast<double>(replica.assumed_blocks);
+                });
+  }
+
   void write_router() {
     struct Figures {
       Router::Counters counters;
@@ -181,6 +222,12 @@ class Page {
             "Requests for which there was no usable replica.");
     counter("pointsman_pool_fallbacks_total", figures.counters.pool_fallbacks,
             "Requests sent to the general pool since their own had no usable replica.");
+    out_.family("pointsman_prefix_replications_total", Type::kCounter,
+                "Requests sent to a replica that lacks a long beginning of their prompt although "
+                "others hold it, by why: all of those were saturated, or it had less work.");
+    for (std::size_t i = 0; i < kReplications; ++i) {
+      out_.sample({{"why", label(static_cast<Replication>(i))}}, figures.counters.replications[i]);
+    }
     const auto cached = [&](std::string_view name, std::string_view help,
                             std::uint64_t Router::Counters::Cached::* value) {
       out_.family(name, Type::kCounter, help);

@@ -21,6 +21,12 @@ std::vector<ReplicaFigures> replica_figures(const ShownState& state) {
         all[i].load = router.ledger()[index];
         all[i].signals = router.signals(index);
         all[i].prefill_rate = router.prefill_rate(index);
+        const PrefixTrust& trust = router.prefix_trust();
+        all[i].cached_error = trust.error(index);
+        for (std::size_t from_what = 0; from_what < kKnowledges; ++from_what) {
+          all[i].believed_share[from_what] = trust.share(index, static_cast<Knowledge>(from_what));
+        }
+        all[i].assumed_blocks = trust.capacity(index);
       }
     });
   }

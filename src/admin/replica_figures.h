@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -13,6 +15,9 @@ struct ReplicaFigures {
   Load load;
   Signals signals;
   double prefill_rate = 0;
+  CachedTokensError cached_error;
+  std::array<double, kKnowledges> believed_share{};  // see core/prefix_trust.h
+  std::uint64_t assumed_blocks = 0;                  // of its cache; 0: no bound is known
   ProxyMetrics::ReplicaFigures requests;
   std::optional<Scraper::Status> scrape;
   std::vector<KvEventFeed::Status> kv_events;  // by rank

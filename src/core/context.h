@@ -35,6 +35,9 @@ struct Context {
   const SaturationLimits& limits;
   TimePoint now;
   Rng& rng;
+  // By ReplicaIndex: how far it is believed to have cached what was sent there, see
+  // core/prefix_trust.h; it is in the matched blocks already. Empty: fully.
+  std::span<const float> believed_shares{};
   // Stages may say why; the last word wins.
   Reason reason = Reason::kPolicy;
 
@@ -45,12 +48,21 @@ struct Context {
   [[nodiscard]] std::uint32_t uncached_tokens(ReplicaIndex replica) const {
     return features.prompt_tokens - cached_tokens(replica);
   }
+  // The share of what was sent to the replica that is believed to be cached there, in [0, 1].
+  [[nodiscard]] double believed_share(ReplicaIndex replica) const {
+    return replica < believed_shares.size() ? double{believed_shares[replica]} : 1.0;
+  }
   // Tokens of the replica's KV cache: as reported last, else as configured; 0: unknown.
   [[nodiscard]] std::uint64_t kv_capacity(ReplicaIndex replica) const {
     const std::uint64_t reported = signals[replica].kv_capacity_tokens;
     return reported > 0 ? reported : replicas[replica].kv_capacity_tokens;
   }
 };
+
+// The tokens that so many leading blocks are for the request, at most all but the prompt's last
+// block.
+[[nodiscard]] inline std::uint32_t cached_tokens(const Features& features,
+                                                 std::uint32_t matched_blocks);
 
 // The live KV reading: the newest report plus the prompt tokens of own requests sent since it was
 // asked for, over the capacity (capacity unknown: the bare report). `known` is false where there is
@@ -78,12 +90,15 @@ struct KvReading {
 
 // --- Inline, since a decision asks each of them for every candidate.
 
-inline std::uint32_t Context::cached_tokens(ReplicaIndex replica) const {
-  const std::uint64_t blocks = matched_blocks[replica];
-  if (blocks == 0 || features.prompt_tokens == 0) return 0;
+inline std::uint32_t cached_tokens(const Features& features, std::uint32_t matched_blocks) {
+  if (matched_blocks == 0 || features.prompt_tokens == 0) return 0;
   const std::uint64_t block = std::max<std::uint32_t>(features.block_tokens, 1);
   const std::uint64_t most = (features.prompt_tokens - 1) / block * block;
-  return static_cast<std::uint32_t>(std::min(blocks * block, most));
+  return static_cast<std::uint32_t>(std::min(matched_blocks * block, most));
+}
+
+inline std::uint32_t Context::cached_tokens(ReplicaIndex replica) const {
+  return pointsman::cached_tokens(features, matched_blocks[replica]);
 }
 
 inline KvReading reported_kv(const Context& context, ReplicaIndex replica) {

@@ -21,6 +21,9 @@ std::span<const BlockHash> exact_blocks(const Features& features) {
       std::min<std::size_t>(features.exact_blocks, features.blocks.size()));
 }
 
+// A beginning of a prompt that is worth a second copy being counted.
+constexpr std::uint32_t kLongPrefixTokens = 256;
+
 bool contains(std::span<const ReplicaIndex> list, ReplicaIndex replica) {
   return std::find(list.begin(), list.end(), replica) != list.end();
 }
@@ -97,7 +100,8 @@ Decision Router::decide(const Features& features, const FleetView& fleet,
                   .shared_blocks = matches_.shared_blocks,
                   .limits = options_.saturation,
                   .now = now,
-                  .rng = rng_};
+                  .rng = rng_,
+                  .believed_shares = prefix_trust_.shares()};
 
   if (pin_holds) {
     decision.order[0] = *pinned;
@@ -127,13 +131,16 @@ Decision Router::decide(const Features& features, const FleetView& fleet,
   decision.charge = ledger_.book(replica, cost, now, due);
   const std::uint32_t entry = decision.charge.entry();
   if (entry >= booked_.size()) booked_.resize(std::size_t{entry} + 1);
-  const bool from_events = uses_blocks && options_.prefixes == nullptr &&
-                           features.exact_blocks > 0 && engine_caches_.trusted(replica);
-  booked_[entry] = {decision.pool, features.stream,
-                    from_events ? Knowledge::kEvents : Knowledge::kSent,
-                    decision.predicted_cached_tokens};
+  Booked& booked = booked_[entry];
+  booked = {.pool = decision.pool, .stream = features.stream, .looked_up = uses_blocks};
 
   if (uses_blocks) {
+    booked.knowledge = knowledge_of(features, replica);
+    booked.block_tokens = features.block_tokens;
+    booked.matched_tokens = cached_tokens(features, unscaled_blocks(replica));
+    booked.predicted_cached_tokens = decision.predicted_cached_tokens;
+    if (!pin_holds) count_replication(context, decision.pool, excluded, replica);
+    unscaled_.clear();
     for (const PrefixMatches::Holder& holder : matches_.holders) {
       matched_blocks_[holder.replica] = 0;
     }
@@ -142,7 +149,9 @@ Decision Router::decide(const Features& features, const FleetView& fleet,
       options_.prefixes->sent(features, replica);
     } else {
       index_.insert_matched(features.blocks, features.session_key, replica);
-      if (from_events) engine_caches_.sent(exact_blocks(features), replica, now);
+      if (booked.knowledge == Knowledge::kEvents) {
+        engine_caches_.sent(exact_blocks(features), replica, now);
+      }
     }
   }
   return decision;
@@ -173,18 +182,51 @@ void Router::finished(Charge charge, const Outcome& outcome, TimePoint now) {
   feedback.cost = ledger_.cost(charge);
   feedback.work_ahead = ledger_.work_ahead(charge);
   feedback.now = now;
+  compare(feedback.replica, booked, feedback.cost.prompt_tokens, outcome);
+  ledger_.release(std::move(charge));
+  pipelines_[booked.pool]->feedback(feedback);
+}
+
+// What was predicted of a request, with what came of it. Shares of the prompt are compared, so that
+// a length that was estimated wrong is no error here.
+void Router::compare(ReplicaIndex replica, const Booked& booked, std::uint32_t prompt_tokens,
+                     const Outcome& outcome) {
+  const std::uint32_t prompt = outcome.prompt_tokens.value_or(prompt_tokens);
+  const auto in_engine_tokens = [&](std::uint32_t tokens) {
+    return prompt_tokens == 0
+               ? 0
+               : static_cast<std::uint32_t>(std::uint64_t{tokens} * prompt / prompt_tokens);
+  };
+  const std::uint32_t predicted = in_engine_tokens(booked.predicted_cached_tokens);
   if (outcome.cached_tokens) {
     Counters::Cached& cached = counters_.cached[static_cast<std::size_t>(booked.knowledge)];
-    const std::uint32_t predicted = booked.predicted_cached_tokens;
     const std::uint32_t actual = *outcome.cached_tokens;
     ++cached.answers;
-    cached.prompt_tokens += outcome.prompt_tokens.value_or(feedback.cost.prompt_tokens);
+    cached.prompt_tokens += prompt;
     cached.predicted_tokens += predicted;
     cached.actual_tokens += actual;
     cached.missed_by_tokens += predicted > actual ? predicted - actual : actual - predicted;
   }
-  ledger_.release(std::move(charge));
-  pipelines_[booked.pool]->feedback(feedback);
+  if (!booked.looked_up) return;
+  // What broke off without usage says nothing, and may not even have been looked up there.
+  if (!outcome.cached_tokens && outcome.event != Feedback::Event::kFinished) return;
+  const std::uint32_t engine_block = signals_[replica].block_tokens;
+  prefix_trust_.answered(replica, {.from = booked.knowledge,
+                                   .prompt_tokens = prompt,
+                                   .matched_tokens = in_engine_tokens(booked.matched_tokens),
+                                   .predicted_tokens = predicted,
+                                   .cached_tokens = outcome.cached_tokens,
+                                   .block_tokens = std::max(booked.block_tokens, engine_block),
+                                   .held_blocks = index_.blocks(replica)});
+  assume_capacity(replica);
+}
+
+void Router::assume_capacity(ReplicaIndex replica) {
+  const std::uint64_t blocks = prefix_trust_.capacity(replica);
+  if (blocks == capacities_[replica]) return;
+  capacities_[replica] = blocks;
+  // What several routers share, they would pull to and fro.
+  if (options_.prefixes == nullptr) index_.set_capacity(replica, blocks);
 }
 
 void Router::learn_response(std::uint64_t response_id, ReplicaIndex replica, TimePoint now) {
@@ -204,12 +246,13 @@ void Router::report_applied(ReplicaIndex replica, const Signals& signals) {
   ledger_.close_window(replica, signals.window);
   if (signals.kv_capacity_tokens != current.kv_capacity_tokens) {
     const std::uint64_t blocks = signals.kv_capacity_tokens / options_.block_tokens;
-    if (options_.prefixes != nullptr) {
-      options_.prefixes->set_capacity(replica, blocks);
-    } else {
-      index_.set_capacity(replica, blocks);
-    }
+    if (options_.prefixes != nullptr) options_.prefixes->set_capacity(replica, blocks);
+    prefix_trust_.set_capacity(replica, blocks);
   }
+  if (signals.prefix_caching) prefix_trust_.set_caching(replica, *signals.prefix_caching);
+  prefix_trust_.counted(replica, signals.prefix_queries, signals.prefix_hits,
+                        index_.blocks(replica));
+  assume_capacity(replica);
   current = signals;
   if (current.kv_usage > 1) current.kv_usage = 1;
   current.kv_usage = in_range(current.kv_usage, 0, 1);
@@ -229,7 +272,9 @@ void Router::forget(ReplicaIndex replica) {
   if (replica < signals_.size()) {
     signals_[replica] = Signals{};
     learnt_[replica] = Learnt{};
+    capacities_[replica] = 0;
   }
+  prefix_trust_.forget(replica);
   if (options_.prefixes != nullptr) options_.prefixes->forget(replica);
   index_.forget(replica);
   engine_caches_.forget(replica);
@@ -255,6 +300,8 @@ void Router::grow(std::size_t replicas) {
   signals_.resize(replicas);
   learnt_.resize(replicas);
   matched_blocks_.resize(replicas);
+  capacities_.resize(replicas);
+  prefix_trust_.grow(replicas);
 }
 
 Router::Choice Router::choose_pool(const Features& features, const FleetView& fleet,
@@ -300,6 +347,7 @@ void Router::look_up_prefix(const Features& features, TimePoint now) {
     const std::span<const BlockHash> exact = exact_blocks(features);
     if (!exact.empty() && engine_caches_.any_trusted()) apply_engine_caches(exact, now);
   }
+  if (prefix_trust_.any_doubted()) apply_trust(features);
   for (const PrefixMatches::Holder& holder : matches_.holders) {
     assert(holder.replica < matched_blocks_.size());
     matched_blocks_[holder.replica] = holder.blocks;
@@ -329,6 +377,52 @@ void Router::apply_engine_caches(std::span<const BlockHash> exact, TimePoint now
   for (const EngineCaches::Match& match : engine_matches_) {
     if (match.blocks > 0) matches_.holders.push_back({match.replica, match.blocks});
   }
+}
+
+Knowledge Router::knowledge_of(const Features& features, ReplicaIndex replica) const {
+  const bool from_events =
+      options_.prefixes == nullptr && features.exact_blocks > 0 && engine_caches_.trusted(replica);
+  return from_events ? Knowledge::kEvents : Knowledge::kSent;
+}
+
+// Leaves of every match the share that is believed. A holder that is not believed at all is none.
+void Router::apply_trust(const Features& features) {
+  unscaled_.assign(matches_.holders.begin(), matches_.holders.end());
+  for (PrefixMatches::Holder& holder : matches_.holders) {
+    const double share =
+        prefix_trust_.share(holder.replica, knowledge_of(features, holder.replica));
+    if (share < 1) holder.blocks = static_cast<std::uint32_t>(holder.blocks * share);
+  }
+  std::erase_if(matches_.holders,
+                [](const PrefixMatches::Holder& holder) { return holder.blocks == 0; });
+}
+
+std::uint32_t Router::unscaled_blocks(ReplicaIndex replica) const {
+  if (unscaled_.empty()) return matched_blocks_[replica];
+  for (const PrefixMatches::Holder& holder : unscaled_) {
+    if (holder.replica == replica) return holder.blocks;
+  }
+  return 0;
+}
+
+void Router::count_replication(const Context& context, PoolIndex pool,
+                               std::span<const ReplicaIndex> excluded, ReplicaIndex chosen) {
+  const auto could_serve = [&](ReplicaIndex replica) {
+    const Replica& one = context.replicas[replica];
+    return one.usable && one.pool == pool && !contains(excluded, replica);
+  };
+  std::uint32_t longest = 0;
+  for (const PrefixMatches::Holder& holder : matches_.holders) {
+    if (could_serve(holder.replica)) longest = std::max(longest, holder.blocks);
+  }
+  if (cached_tokens(context.features, longest) < kLongPrefixTokens) return;
+  if (2 * std::uint64_t{matched_blocks_[chosen]} >= longest) return;
+  auto why = Replication::kSaturated;
+  for (const PrefixMatches::Holder& holder : matches_.holders) {
+    const bool counts = 2 * std::uint64_t{holder.blocks} >= longest && could_serve(holder.replica);
+    if (counts && !saturated(context, holder.replica)) why = Replication::kLessWork;
+  }
+  ++counters_.replications[static_cast<std::size_t>(why)];
 }
 
 void Router::learn_rate(ReplicaIndex replica, std::int64_t tokens, Duration took) {

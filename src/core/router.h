@@ -19,6 +19,7 @@
 #include "core/pipeline.h"
 #include "core/prefix_index.h"
 #include "core/prefix_source.h"
+#include "core/prefix_trust.h"
 #include "core/response_pins.h"
 #include "core/signals.h"
 
@@ -42,15 +43,15 @@ struct Outcome {
   std::optional<std::uint32_t> cached_tokens{};
 };
 
-// What a prediction of cached tokens was made from.
-enum class Knowledge : std::uint8_t {
-  kSent,    // what was sent to the replica before: an approximation
-  kEvents,  // its engine's own cache events
+// Why a request went to a replica without its prompt's beginning although others have it.
+enum class Replication : std::uint8_t {
+  kSaturated,  // all of those were saturated
+  kLessWork,   // the policy found it better all the same
 };
-inline constexpr std::size_t kKnowledges = 2;
+inline constexpr std::size_t kReplications = 2;
 
-constexpr std::string_view label(Knowledge knowledge) {
-  return knowledge == Knowledge::kEvents ? "events" : "sent";
+constexpr std::string_view label(Replication replication) {
+  return replication == Replication::kSaturated ? "saturated" : "less_work";
 }
 
 // The decision core: what the proxy, the endpoint picker and the simulator share. It owns the state
@@ -91,6 +92,7 @@ class Router {
   //
   // A prompt's cached part is what the engine itself says it holds, for a replica whose events are
   // trusted and blocks that are of token ids; for others what was sent there and should be cached.
+  // Of either, the share that has lately come true there (core/prefix_trust.h).
   //
   // Order: the response's own replica if the request continues one and it is usable (kReject, with
   // reason kPinned, where that replica is excluded: the conversation is nowhere else) → the pool by
@@ -130,6 +132,8 @@ class Router {
   [[nodiscard]] const Ledger& ledger() const { return ledger_; }
   [[nodiscard]] const Signals& signals(ReplicaIndex replica) const;
   [[nodiscard]] const PrefixIndex& index() const { return index_; }
+  // How far predictions of cached tokens come true, by replica, and what follows from it.
+  [[nodiscard]] const PrefixTrust& prefix_trust() const { return prefix_trust_; }
   // For the feed of the engines' events, which tells it what they say.
   [[nodiscard]] EngineCaches& engine_caches() { return engine_caches_; }
   [[nodiscard]] const EngineCaches& engine_caches() const { return engine_caches_; }
@@ -139,6 +143,9 @@ class Router {
     std::uint64_t decisions[kReasons] = {};
     std::uint64_t rejected = 0;
     std::uint64_t pool_fallbacks = 0;
+    // Requests that went to a replica with less than half of a long beginning of their prompt that
+    // others hold: it is held by one more from now on.
+    std::uint64_t replications[kReplications] = {};
     // Of requests whose answer carried usage, by what the prediction was made from.
     struct Cached {
       std::uint64_t answers = 0;
@@ -160,8 +167,11 @@ class Router {
   struct Booked {
     PoolIndex pool = 0;
     bool stream = false;
+    bool looked_up = false;  // its prefix, before the choice
     Knowledge knowledge = Knowledge::kSent;
-    std::uint32_t predicted_cached_tokens = 0;
+    std::uint32_t block_tokens = 0;
+    std::uint32_t matched_tokens = 0;           // by the index's word
+    std::uint32_t predicted_cached_tokens = 0;  // the believed share of that
   };
 
   void grow(std::size_t replicas);
@@ -180,6 +190,15 @@ class Router {
                                                          std::span<const ReplicaIndex> excluded);
   void look_up_prefix(const Features& features, TimePoint now);
   void apply_engine_caches(std::span<const BlockHash> exact, TimePoint now);
+  [[nodiscard]] Knowledge knowledge_of(const Features& features, ReplicaIndex replica) const;
+  void apply_trust(const Features& features);
+  [[nodiscard]] std::uint32_t unscaled_blocks(ReplicaIndex replica) const;
+  void count_replication(const Context& context, PoolIndex pool,
+                         std::span<const ReplicaIndex> excluded, ReplicaIndex chosen);
+  void compare(ReplicaIndex replica, const Booked& booked, std::uint32_t prompt_tokens,
+               const Outcome& outcome);
+  // Gives the index the capacity that the replica is taken to have.
+  void assume_capacity(ReplicaIndex replica);
   void learn_rate(ReplicaIndex replica, std::int64_t tokens, Duration took);
 
   Options options_;
@@ -187,6 +206,7 @@ class Router {
   Needs needs_;
   Ledger ledger_;
   PrefixIndex index_;
+  PrefixTrust prefix_trust_;
   EngineCaches engine_caches_;
   ResponsePins pins_;
   Rng rng_;
@@ -194,7 +214,9 @@ class Router {
   std::vector<Learnt> learnt_;                 // by ReplicaIndex
   std::vector<std::uint32_t> matched_blocks_;  // by ReplicaIndex; all zero between decisions
   std::vector<Booked> booked_;                 // by Charge::entry()
+  std::vector<std::uint64_t> capacities_;      // by ReplicaIndex: blocks, as the index has them
   PrefixMatches matches_;
+  std::vector<PrefixMatches::Holder> unscaled_;      // before trust was applied; empty: as matches_
   std::vector<EngineCaches::Match> engine_matches_;  // scratch
   std::vector<ReplicaIndex> candidates_;             // scratch
   Counters counters_;

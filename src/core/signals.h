@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "base/time.h"
 
@@ -26,6 +27,9 @@ struct Signals {
   float waiting = kUnknown;              // requests queued in the engine
   float queued_tokens = kUnknown;        // prompt tokens queued in the engine
   float prefix_hit_rate = kUnknown;      // share of prompt tokens found cached, since start
+  double prefix_queries = kUnknown;      // prompt tokens looked up in the prefix cache, since start
+  double prefix_hits = kUnknown;         // those found there
+  std::optional<bool> prefix_caching{};  // whether finished prompts stay cached at all
   std::uint64_t kv_capacity_tokens = 0;  // 0: not reported
   std::uint32_t block_tokens = 0;        // tokens of a KV block; 0: unknown
 

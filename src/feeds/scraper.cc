@@ -153,6 +153,9 @@ Signals to_signals(const EngineReading& reading, ReportWindow window, TimePoint 
   signals.waiting = reading.waiting;
   signals.queued_tokens = reading.queued_tokens;
   signals.prefix_hit_rate = reading.prefix_hit_rate;
+  signals.prefix_queries = reading.prefix_queries;
+  signals.prefix_hits = reading.prefix_hits;
+  signals.prefix_caching = reading.prefix_caching;
   signals.kv_capacity_tokens = reading.kv_capacity_tokens;
   signals.block_tokens = reading.block_tokens;
   return signals;

@@ -34,7 +34,9 @@ void LeastWork::cost(const Context& context, std::span<const ReplicaIndex> candi
     const double cached = context.cached_tokens(replica);
     const double u_shared = std::max(0.0, shared - cached);
     double u_private = prompt - cached - u_shared;
-    if (replica == session_home) u_private *= 1 - options_.home_trust;
+    if (replica == session_home) {
+      u_private *= 1 - options_.home_trust * context.believed_share(replica);
+    }
     const double work = options_.base_tokens + static_cast<double>(load.all_prefill_tokens()) +
                         options_.shared_weight * u_shared + options_.private_weight * u_private +
                         decode * load.in_flight;

@@ -35,7 +35,8 @@ namespace pointsman {
 // is more than one, and this one knows no replica that holds any private token of the request, its
 // private tokens at the session's home weigh less, by `home_trust`: all routers compute the same
 // home (by rendezvous hashing, see core/session_ring.h), so what the others were sent of the
-// session most likely lies there. A home with much work before it loses all the same.
+// session most likely lies there; by as much of it as is believed to stay cached. A home with much
+// work before it loses all the same.
 //
 // Ties go to a replica with a fresh reading (of KV use or queue) before one without, then to fewer
 // own requests in flight, then to private chance (ties broken by numbers that routers share would

@@ -22,6 +22,7 @@ void PrefixHolders::sample(Context& context, Candidates& candidates) {
     bool any = false;
     for (const ReplicaIndex replica : std::span(holders).first(count)) {
       if (!is_candidate(candidates.view(), replica)) continue;
+      if (context.believed_share(replica) <= 0) continue;
       any = true;
       if (!saturated(context, replica)) usable_.push_back(replica);
     }

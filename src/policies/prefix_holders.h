@@ -18,7 +18,7 @@ namespace pointsman {
 //
 // The key is the hash of the first `tokens` tokens, or of the last whole block of a shorter prompt.
 // A look-up tries its own block boundaries from the longest down, so that a longer prompt finds
-// what a shorter one left.
+// what a shorter one left. A replica that is not believed to cache anything is no holder.
 class PrefixHolders final : public Sampler {
  public:
   static constexpr std::string_view kType = "prefix_holders";

@@ -119,9 +119,9 @@ std::string metrics_page(std::string_view model, const sim::EngineConfig& config
   page.family("vllm:cache_config_info", "gauge", "Information of the LLMEngine CacheConfig");
   const std::string blocks = std::to_string(config.blocks);
   page.sample(1, R"(block_size=")" + std::to_string(sim::kBlockTokens) +
-                     R"(",enable_prefix_caching="True",kv_cache_size_tokens=")" +
-                     std::to_string(config.capacity_tokens()) + R"(",num_gpu_blocks=")" + blocks +
-                     R"(",num_gpu_blocks_override="None")");
+                     R"(",enable_prefix_caching=")" + (config.prefix_caching ? "True" : "False") +
+                     R"(",kv_cache_size_tokens=")" + std::to_string(config.capacity_tokens()) +
+                     R"(",num_gpu_blocks=")" + blocks + R"(",num_gpu_blocks_override="None")");
   counts.ttft.append(page.text(), "vllm:time_to_first_token_seconds",
                      "Histogram of time to first token in seconds.", model);
   counts.itl.append(page.text(), "vllm:inter_token_latency_seconds",

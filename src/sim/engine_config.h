@@ -16,6 +16,7 @@ struct EngineConfig {
   std::uint32_t blocks = 26'000;                 // KV blocks of kBlockTokens tokens
   std::uint32_t max_num_batched_tokens = 8'192;  // tokens in one step
   std::uint32_t max_num_seqs = 256;              // requests running at once
+  bool prefix_caching = true;                    // false: no request finds what others computed
 
   // --- seconds of a step; see StepCost in step_cost.h
   double step_s = 0.003;            // t0: scheduling, launch, sampling

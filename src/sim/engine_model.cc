@@ -165,7 +165,7 @@ void EngineModel::schedule_waiting() {
          filler = kv_.filler(chain)) {
       stop_deferring(filler);
     }
-    const KvModel::Hit hit = kv_.find(chain, request.hit_limit());
+    const KvModel::Hit hit = kv_.find(chain, config_.prefix_caching ? request.hit_limit() : 0);
     const std::uint32_t cached = hit.blocks * kBlockTokens;
     const std::uint32_t tokens = std::min(request.known() - cached, budget_);
     if (!kv_.admit(request.blocks, hit, blocks_for(cached + tokens))) return;
@@ -178,7 +178,7 @@ void EngineModel::schedule_waiting() {
     if (!request.admitted) {
       request.admitted = true;
       request.cached = cached;
-      counters_.prefix_queries += request.prompt;
+      if (config_.prefix_caching) counters_.prefix_queries += request.prompt;
       counters_.prefix_hits += cached;
     }
     schedule(request, tokens);
@@ -359,6 +359,7 @@ void EngineModel::skip_steps(std::uint32_t count) {
 }
 
 std::uint32_t EngineModel::cached_blocks(std::span<const ChainRun> chain) {
+  if (!config_.prefix_caching) return 0;
   for (const ChainRun& run : chain) {
     const std::uint32_t filler = kv_.filler({&run, 1});
     if (filler != KvModel::kNobody) bring_up_to_date(decodes_.find(filler));

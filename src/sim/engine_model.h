@@ -139,7 +139,9 @@ class EngineModel {
   // How many leading blocks of `chain` a request could find.
   [[nodiscard]] std::uint32_t cached_blocks(std::span<const ChainRun> chain);
   // As KvModel's of the same names. Taking looks at each running request.
-  void note_kv_changes() { kv_.note_changes(); }
+  void note_kv_changes() {
+    if (config_.prefix_caching) kv_.note_changes();
+  }
   [[nodiscard]] std::span<const ChainRun> take_kv_changes();
 
  private:

@@ -289,6 +289,8 @@ std::vector<Key<ReplicaGroup>> make_replica_group_keys() {
            "Tokens computed in one step: vLLM's flag of that name.")
       .add("max_num_seqs", &EngineConfig::max_num_seqs, 1, 100'000,
            "Requests running at once: vLLM's flag of that name.")
+      .add("prefix_caching", &EngineConfig::prefix_caching,
+           "Requests find what others computed; balancers are not told.")
       .add("step_s", &EngineConfig::step_s, 0.0, 10.0,
            "Of each step, seconds: scheduling, launch, sampling. An estimate.")
       .add(

@@ -286,6 +286,126 @@ TEST_F(RouterTest, AMatchOfOneRequestIsGoneAtTheNext) {
   EXPECT_EQ(route(), 0U) << "no blocks: no match";
 }
 
+// Requests for the same long prompt, of which replica 1 was sent the first.
+class RouterWithAPrefix : public RouterTest {
+ protected:
+  RouterWithAPrefix() {
+    add_pool(PoolPurpose::kGeneral, 3);
+    for (BlockHash i = 0; i < 64; ++i) chain.push_back(100 + i);
+    features.blocks = chain;
+    features.prompt_tokens = 1'024;
+    make(true);
+    EXPECT_EQ(route(not_first), 1U);
+  }
+
+  // Sends the prompt to replica 1, which finds so many of its tokens cached; what was predicted.
+  std::uint32_t send(std::optional<std::uint32_t> cached) {
+    const std::vector<ReplicaIndex> others = {0, 2};
+    Decision decision = decide(others);
+    EXPECT_EQ(decision.order[0], 1U);
+    finish(decision, {.cached_tokens = cached});
+    return decision.predicted_cached_tokens;
+  }
+
+  std::vector<BlockHash> chain;
+  const std::vector<ReplicaIndex> not_first = {0};
+};
+
+TEST_F(RouterWithAPrefix, AReplicaThatNeverHitsIsChosenAsIfThereWereNoIndex) {
+  for (int i = 0; i < 20; ++i) send(0);
+  Decision decision = decide();
+  EXPECT_EQ(decision.order[0], 0U) << "nobody is believed to hold it";
+  EXPECT_EQ(decision.predicted_cached_tokens, 0U);
+  EXPECT_EQ(pickers[0]->holders, 0U);
+  EXPECT_EQ(router->ledger()[0].prefill_tokens, 1'024);
+  finish(decision);
+  EXPECT_EQ(send(0), 0U);
+}
+
+TEST_F(RouterWithAPrefix, WhatIsNotBelievedIsStillComparedAndCanBeBelievedAgain) {
+  for (int i = 0; i < 20; ++i) send(0);
+  for (int i = 0; i < 20; ++i) send(1'008);
+  EXPECT_EQ(send(1'008), 1'008U);
+  EXPECT_EQ(route(), 1U);
+}
+
+TEST_F(RouterWithAPrefix, HalfHitsAreHalfBelieved) {
+  for (int i = 0; i < 100; ++i) send(504);
+  EXPECT_NEAR(send(504), 504, 16) << "in whole blocks";
+  EXPECT_EQ(route(), 1U) << "more than nothing";
+}
+
+TEST_F(RouterWithAPrefix, AnswersWithoutUsageChangeNothing) {
+  for (int i = 0; i < 100; ++i) send(std::nullopt);
+  EXPECT_EQ(send(std::nullopt), 1'008U);
+}
+
+TEST_F(RouterWithAPrefix, TheLastBlockOfAWholeBlockPromptIsNoError) {
+  for (int i = 0; i < 10; ++i) EXPECT_EQ(send(1'008), 1'008U);
+  EXPECT_EQ(router->prefix_trust().error(1).over_tokens, 0U);
+  EXPECT_EQ(router->prefix_trust().error(1).buckets[0], 10U);
+}
+
+TEST_F(RouterWithAPrefix, AnEngineThatSaysItKeepsNoPrefixesIsNotBelieved) {
+  Signals signals;
+  signals.observed_at = now;
+  signals.prefix_caching = false;
+  signals.window = router->report_opened(1);
+  router->report_applied(1, signals);
+  EXPECT_EQ(send(std::nullopt), 0U);
+  signals.prefix_caching.reset();
+  signals.window = router->report_opened(1);
+  router->report_applied(1, signals);
+  EXPECT_EQ(send(std::nullopt), 0U) << "a report that does not say leaves it at that";
+  router->forget(1);
+  EXPECT_EQ(send(std::nullopt), 0U) << "restarted: its cache is gone";
+  EXPECT_EQ(send(std::nullopt), 1'008U);
+}
+
+TEST_F(RouterWithAPrefix, APromptThatWasEstimatedTooLongIsNoError) {
+  const std::vector<ReplicaIndex> others = {0, 2};
+  for (int i = 0; i < 50; ++i) {
+    Decision decision = decide(others);
+    finish(decision, {.prompt_tokens = 512, .cached_tokens = 496});
+  }
+  EXPECT_EQ(send(1'008), 1'008U);
+  const Router::Counters::Cached& cached = router->counters().cached[0];
+  EXPECT_EQ(cached.predicted_tokens, 50 * 504 + 1'008U) << "in the engine's tokens";
+  EXPECT_EQ(cached.missed_by_tokens, 50 * 8U);
+}
+
+TEST_F(RouterWithAPrefix, TheIndexKeepsLessOfAReplicaThatKeepsMissing) {
+  std::vector<BlockHash> other(4'000);
+  for (BlockHash i = 0; i < other.size(); ++i) other[i] = 10'000 + i;
+  features.blocks = other;
+  features.prompt_tokens = 64'000;
+  const std::vector<ReplicaIndex> others = {0, 2};
+  route(others);
+  Signals signals;
+  signals.observed_at = now;
+  signals.kv_capacity_tokens = 160'000;
+  signals.window = router->report_opened(1);
+  router->report_applied(1, signals);
+  EXPECT_EQ(router->index().blocks(1), 4'064U);
+  features.blocks = chain;
+  features.prompt_tokens = 1'024;
+  for (int i = 0; i < 30; ++i) send(0);
+  EXPECT_LT(router->index().blocks(1), 1'500U);
+  EXPECT_GE(router->index().blocks(1), 625U) << "a sixteenth of what it reports";
+  EXPECT_EQ(router->index().blocks(1), router->prefix_trust().capacity(1));
+}
+
+TEST_F(RouterWithAPrefix, ASecondCopyIsCounted) {
+  EXPECT_EQ(route(), 1U);
+  const auto& replications = router->counters().replications;
+  EXPECT_EQ(replications[0] + replications[1], 0U) << "it went to who holds it";
+  // The first prompt was nowhere before, and this one's holder is left out after it failed.
+  const std::vector<ReplicaIndex> not_second = {1};
+  EXPECT_EQ(route(not_second), 0U);
+  EXPECT_EQ(replications[0] + replications[1], 0U);
+  EXPECT_EQ(route(), 0U);
+}
+
 class RouterWithEvents : public RouterTest {
  protected:
   RouterWithEvents() {

@@ -88,6 +88,9 @@ TEST_F(ScraperTest, TellsTheRouterAndTheFleetWhatThePageSays) {
   EXPECT_EQ(signals.kv_capacity_tokens, 4096U);
   EXPECT_EQ(signals.block_tokens, 32U);
   EXPECT_FLOAT_EQ(signals.prefix_hit_rate, 1280.0F / 12681.0F);
+  EXPECT_EQ(signals.prefix_queries, 12'681);
+  EXPECT_EQ(signals.prefix_hits, 1'280);
+  EXPECT_EQ(signals.prefix_caching, true);
   EXPECT_TRUE(std::isnan(signals.queued_tokens));
   EXPECT_EQ(signals.max_age, milliseconds(150));
   EXPECT_TRUE(signals.fresh(signals.observed_at + milliseconds(150)));
