@@ -408,6 +408,11 @@ def test_a_file_that_is_no_report_is_an_error(tmp_path):
     done = plot(file, "--out", tmp_path)
     assert done.returncode == 1
     assert "not a report" in done.stderr
+    file.write_text("policy,arm\n")
+    done = plot(file, "--out", tmp_path / "out")
+    assert done.returncode == 1
+    assert f"{file}: is no JSON file of `pointsman simulate`" in done.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_tune_finds_a_gain_that_holds_on_other_seeds(tmp_path):
