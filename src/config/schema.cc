@@ -308,12 +308,13 @@ std::vector<Key<Config>> make_config_keys() {
   SectionKeys<Config, LogConfig>(table, "log.", [](Config& c) -> LogConfig& { return c.log; })
       .add("level", &LogConfig::level, "word", "debug | info | warning | error", &is_level,
            "The least important lines that go to standard error.")
-      .add("access", &LogConfig::access, "place", "off | stdout | a path with a . or a /", &is_log_place,
-           "One JSON line per request.");
+      .add("access", &LogConfig::access, "place", "off | stdout | a path with a . or a /",
+           &is_log_place, "One JSON line per request.");
 
   SectionKeys<Config, DecisionLogConfig>(
       table, "decision_log.", [](Config& c) -> DecisionLogConfig& { return c.decision_log; })
-      .add("path", &DecisionLogConfig::path, "place", "off | a path with a . or a /", &is_file_or_off,
+      .add("path", &DecisionLogConfig::path, "place", "off | a path with a . or a /",
+           &is_file_or_off,
            "One JSON line per request that a replica was chosen for (docs/decision_log.md). A file "
            "of an earlier start is moved to PATH.1.")
       .add("sample", &DecisionLogConfig::sample, 1e-6, 1.0,

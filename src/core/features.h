@@ -31,8 +31,8 @@ struct Features {
   std::uint32_t max_output_tokens = 0;  // the client's limit; 0: none given
   // Mean length of such an answer, as learnt from the model's answers; 0: nothing is known.
   std::uint32_t expected_output_tokens = 0;
-  std::uint64_t session_key = 0;        // 0: none
-  std::span<const BlockHash> blocks;    // chain hashes of the prompt's whole blocks
+  std::uint64_t session_key = 0;      // 0: none
+  std::span<const BlockHash> blocks;  // chain hashes of the prompt's whole blocks
   // How many of `blocks`, from the first one on, are keys of token ids (core/token_chain.h), which
   // engines' own events can be compared with. 0: text, or a picture in the first block.
   std::uint32_t exact_blocks = 0;

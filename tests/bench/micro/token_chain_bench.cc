@@ -16,9 +16,8 @@ void BM_TokenChainBlocks(benchmark::State& state) {
   std::vector<BlockHash> blocks;
   for (auto _ : state) {
     blocks.clear();
-    benchmark::DoNotOptimize(chain.extend_blocks(chain.start("m", ""), 0, tokens,
-                                                 static_cast<std::uint32_t>(state.range(0)),
-                                                 blocks));
+    benchmark::DoNotOptimize(chain.extend_blocks(
+        chain.start("m", ""), 0, tokens, static_cast<std::uint32_t>(state.range(0)), blocks));
   }
   state.SetItemsProcessed(state.iterations() * static_cast<std::int64_t>(tokens.size()));
 }
