@@ -5,10 +5,9 @@
 #include <charconv>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <system_error>
 #include <utility>
-
-#include <sys/stat.h>
 
 #include "base/utc_time.h"
 #include "sim/scenario.h"
@@ -84,8 +83,7 @@ Result<TraceReader> TraceReader::open(const std::string& path) {
     return Error{ErrorKind::kClient,
                  path + ": cannot be read: " + std::generic_category().message(errno)};
   }
-  struct stat found{};
-  if (::fstat(::fileno(reader.file_.get()), &found) == 0 && S_ISDIR(found.st_mode)) {
+  if (std::error_code unknown; std::filesystem::is_directory(path, unknown)) {
     return Error{ErrorKind::kClient, path + ": is a folder, not a file"};
   }
   const Result<void> header = reader.read_header();

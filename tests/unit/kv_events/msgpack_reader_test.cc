@@ -56,8 +56,8 @@ TEST(MsgpackReader, ReadsEveryFormatOfTheSpecification) {
 
 TEST(MsgpackReader, SkipsWhatIsInsideHoweverDeep) {
   // As many arrays within arrays as the bytes allow.
-  const std::string deep(100'000, '\x91');
-  MsgpackReader reader(deep + std::string(1, '\x07') + std::string(1, '\x2A'));
+  const std::string deep = std::string(100'000, '\x91') + "\x07\x2A";
+  MsgpackReader reader(deep);
   reader.skip();
   EXPECT_FALSE(reader.broken());
   EXPECT_EQ(reader.next().integer, 42U);
