@@ -107,6 +107,7 @@ void EngineCaches::remove(const EngineCache& cache, std::span<const BlockHash> b
   const auto tier = static_cast<std::size_t>(cache.tier);
   if (bank.tiers[tier] == nullptr) return;
   Unit& unit = bank.units[place];
+  const std::uint64_t before = blocks_;
   for (const BlockHash block : blocks) {
     if (!bank.tiers[tier]->remove(block, place)) continue;
     --unit.blocks[tier];
@@ -122,6 +123,8 @@ void EngineCaches::remove(const EngineCache& cache, std::span<const BlockHash> b
     held += unit.blocks[level];
     if (held == 0) bank.open[level] &= ~bit;
   }
+  // A cache that makes room may have dropped what was sent to it a moment ago.
+  if (blocks_ < before) forget_sent(cache.replica);
 }
 
 void EngineCaches::clear(ReplicaIndex replica, std::uint16_t rank) {
@@ -138,10 +141,7 @@ void EngineCaches::forget_blocks(ReplicaIndex replica) {
   if (replica >= replicas_.size()) return;
   drop_units(replicas_[replica]);
   replicas_[replica].shut_out = false;
-  if (sent_ != nullptr) {
-    sent_->forget(replica);
-    sent_before_->forget(replica);
-  }
+  forget_sent(replica);
 }
 
 void EngineCaches::forget(ReplicaIndex replica) {
@@ -416,6 +416,12 @@ void EngineCaches::sent(std::span<const BlockHash> chain, ReplicaIndex replica, 
   if (sent_ == nullptr || chain.empty() || !trusted(replica)) return;
   turn(now);
   sent_->insert(chain, 0, replica);
+}
+
+void EngineCaches::forget_sent(ReplicaIndex replica) {
+  if (sent_ == nullptr) return;
+  sent_->forget(replica);
+  sent_before_->forget(replica);
 }
 
 void EngineCaches::turn(TimePoint now) {

@@ -78,7 +78,8 @@ class EngineCaches {
     // What a cached block is worth, by tier, from 0 to 1: what it saves of its computation.
     std::array<double, kTiers> worth = {1.0, 0.7, 0.3};
     // A request that was sent to a trusted replica counts as cached there for at least so long and
-    // at most twice as long: until the engine's own word has had time to come.
+    // at most twice as long: until the engine's own word has had time to come. It ends when the
+    // engine drops any block: one short of room may have dropped these.
     Duration sent_life = std::chrono::seconds(3);
   };
 
@@ -207,6 +208,7 @@ class EngineCaches {
             HolderTable::Holders units);
   void credit(ReplicaIndex replica, std::uint32_t blocks, std::uint32_t length,
               std::vector<Match>& out);
+  void forget_sent(ReplicaIndex replica);
   void turn(TimePoint now);
 
   Options options_;

@@ -181,6 +181,19 @@ TEST_F(EngineCachesTest, WhatWasJustSentCountsForAShortTime) {
   EXPECT_EQ(match(chain), Blocks{}) << "of untrusted replicas nothing is remembered";
 }
 
+TEST_F(EngineCachesTest, WhatWasJustSentEndsWhenTheEngineMakesRoom) {
+  const Chain chain = {1, 2, 3, 4};
+  const Chain other = {7, 8};
+  caches.store({.replica = 2}, std::nullopt, chain);
+  caches.store({.replica = 2}, std::nullopt, other);
+  caches.sent(chain, 2, now);
+  caches.sent(chain, 3, now);
+  caches.remove({.replica = 2}, Chain{9}, true);
+  EXPECT_EQ(match(chain), (Blocks{{2, 4}, {3, 4}})) << "nothing of it was dropped";
+  caches.remove({.replica = 2}, Chain{3, 4}, true);
+  EXPECT_EQ(match(chain), (Blocks{{2, 2}, {3, 4}})) << "the engine's word stands";
+}
+
 // 200 ranks that come and go take four tables of 64 and not one for each that ever was.
 TEST_F(EngineCachesTest, PlacesOfLeaversAreUsedAgain) {
   Rng rng(1);
