@@ -24,173 +24,173 @@ class EngineCachesTest : public testing::Test {
  protected:
   EngineCachesTest() {
     for (ReplicaIndex replica = 0; replica < 4; ++replica) {
-      caches.set_trust(replica, Trust::kTrusted);
+      caches_.set_trust(replica, Trust::kTrusted);
     }
   }
 
   // Blocks by replica.
   Blocks match(const Chain& chain) {
-    caches.match(chain, now, matches);
+    caches_.match(chain, now_, matches_);
     Blocks blocks;
-    for (const EngineCaches::Match& match : matches) blocks[match.replica] = match.blocks;
+    for (const EngineCaches::Match& match : matches_) blocks[match.replica] = match.blocks;
     return blocks;
   }
 
-  EngineCaches caches{{.worth = {1, 0.5, 0.25}}};
-  TimePoint now = kStart;
-  std::vector<EngineCaches::Match> matches;
+  EngineCaches caches_{{.worth = {1, 0.5, 0.25}}};
+  TimePoint now_ = kStart;
+  std::vector<EngineCaches::Match> matches_;
 };
 
 TEST_F(EngineCachesTest, SaysHowManyLeadingBlocksEachReplicaHolds) {
   const Chain chain = {1, 2, 3, 4, 5, 6, 7};
-  caches.store({.replica = 0}, std::nullopt, chain);
-  caches.store({.replica = 1}, std::nullopt, Chain{1, 2, 3});
-  caches.store({.replica = 3}, std::nullopt, Chain{8, 9});
+  caches_.store({.replica = 0}, std::nullopt, chain);
+  caches_.store({.replica = 1}, std::nullopt, Chain{1, 2, 3});
+  caches_.store({.replica = 3}, std::nullopt, Chain{8, 9});
   EXPECT_EQ(match(chain), (Blocks{{0, 7}, {1, 3}}));
   EXPECT_EQ(match({1, 2, 30, 40}), (Blocks{{0, 2}, {1, 2}}));
   EXPECT_EQ(match({8}), (Blocks{{3, 1}}));
   EXPECT_EQ(match({10, 1, 2}), Blocks{});
   EXPECT_EQ(match({}), Blocks{});
-  EXPECT_EQ(caches.blocks(0), 7U);
-  EXPECT_EQ(caches.blocks(), 12U);
+  EXPECT_EQ(caches_.blocks(0), 7U);
+  EXPECT_EQ(caches_.blocks(), 12U);
 }
 
 TEST_F(EngineCachesTest, NeverCountsPastAHole) {
   const Chain chain = {1, 2, 3, 4, 5, 6, 7, 8};
-  caches.store({.replica = 0}, std::nullopt, chain);
-  caches.store({.replica = 1}, std::nullopt, chain);
+  caches_.store({.replica = 0}, std::nullopt, chain);
+  caches_.store({.replica = 1}, std::nullopt, chain);
   for (std::size_t hole = chain.size(); hole-- > 1;) {
-    caches.remove({.replica = 0}, Chain{chain[hole]}, false);
+    caches_.remove({.replica = 0}, Chain{chain[hole]}, false);
     EXPECT_EQ(match(chain), (Blocks{{0, hole}, {1, 8}}));
-    caches.store({.replica = 0}, chain[hole - 1], Chain{chain[hole]});
+    caches_.store({.replica = 0}, chain[hole - 1], Chain{chain[hole]});
     EXPECT_EQ(match(chain), (Blocks{{0, 8}, {1, 8}}));
   }
-  caches.store({.replica = 2}, 4, Chain{5, 6, 7, 8});
+  caches_.store({.replica = 2}, 4, Chain{5, 6, 7, 8});
   EXPECT_EQ(match(chain), (Blocks{{0, 8}, {1, 8}}));
-  caches.store({.replica = 2}, std::nullopt, Chain{1, 2, 3});
+  caches_.store({.replica = 2}, std::nullopt, Chain{1, 2, 3});
   EXPECT_EQ(match(chain).at(2), 3U);
-  caches.store({.replica = 2}, 3, Chain{4});
+  caches_.store({.replica = 2}, 3, Chain{4});
   EXPECT_EQ(match(chain).at(2), 8U);
 }
 
 TEST_F(EngineCachesTest, TailsAreEvictedFirst) {
   const Chain chain = {1, 2, 3, 4, 5, 6};
-  caches.store({.replica = 0}, std::nullopt, chain);
-  caches.remove({.replica = 0}, Chain{6, 5}, true);
+  caches_.store({.replica = 0}, std::nullopt, chain);
+  caches_.remove({.replica = 0}, Chain{6, 5}, true);
   EXPECT_EQ(match(chain), (Blocks{{0, 4}}));
-  caches.remove({.replica = 0}, Chain{4, 3, 2, 1}, true);
+  caches_.remove({.replica = 0}, Chain{4, 3, 2, 1}, true);
   EXPECT_EQ(match(chain), Blocks{});
-  EXPECT_EQ(caches.blocks(), 0U);
-  EXPECT_TRUE(caches.consistent());
+  EXPECT_EQ(caches_.blocks(), 0U);
+  EXPECT_TRUE(caches_.consistent());
 }
 
 // D64: one rank's cache is cleared, the other's is not.
 TEST_F(EngineCachesTest, ClearingOneRankLeavesTheOther) {
-  caches.store({.replica = 1, .rank = 0}, std::nullopt, Chain{1, 2});
-  caches.store({.replica = 1, .rank = 1}, std::nullopt, Chain{1});
+  caches_.store({.replica = 1, .rank = 0}, std::nullopt, Chain{1, 2});
+  caches_.store({.replica = 1, .rank = 1}, std::nullopt, Chain{1});
   EXPECT_EQ(match({1, 2}), (Blocks{{1, 2}})) << "the best rank";
-  caches.clear(1, 0);
+  caches_.clear(1, 0);
   EXPECT_EQ(match({1, 2}), (Blocks{{1, 1}}));
-  caches.clear(1, 0);
-  caches.clear(1, 1);
-  caches.clear(1, 2);
+  caches_.clear(1, 0);
+  caches_.clear(1, 1);
+  caches_.clear(1, 2);
   EXPECT_EQ(match({1, 2}), Blocks{});
-  EXPECT_EQ(caches.trust(1), Trust::kTrusted);
+  EXPECT_EQ(caches_.trust(1), Trust::kTrusted);
 }
 
 // D65: the same event twice, and removals of what is not held.
 TEST_F(EngineCachesTest, DuplicatesCountOnce) {
-  caches.store({.replica = 1}, std::nullopt, Chain{1});
-  caches.store({.replica = 1}, std::nullopt, Chain{1});
-  EXPECT_EQ(caches.blocks(1), 1U);
-  caches.remove({.replica = 1}, Chain{1}, true);
+  caches_.store({.replica = 1}, std::nullopt, Chain{1});
+  caches_.store({.replica = 1}, std::nullopt, Chain{1});
+  EXPECT_EQ(caches_.blocks(1), 1U);
+  caches_.remove({.replica = 1}, Chain{1}, true);
   EXPECT_EQ(match({1}), Blocks{});
-  caches.remove({.replica = 1}, Chain{1}, true);
-  caches.remove({.replica = 1}, Chain{1}, false);
-  caches.remove({.replica = 2}, Chain{1}, true);
-  caches.remove({.replica = 900}, Chain{1}, true);
+  caches_.remove({.replica = 1}, Chain{1}, true);
+  caches_.remove({.replica = 1}, Chain{1}, false);
+  caches_.remove({.replica = 2}, Chain{1}, true);
+  caches_.remove({.replica = 900}, Chain{1}, true);
   EXPECT_EQ(match({1}), Blocks{});
-  EXPECT_EQ(caches.blocks(), 0U);
-  EXPECT_TRUE(caches.consistent());
+  EXPECT_EQ(caches_.blocks(), 0U);
+  EXPECT_TRUE(caches_.consistent());
 }
 
 TEST_F(EngineCachesTest, FurtherTiersCountForLess) {
   const Chain chain = {1, 2, 3, 4, 5, 6, 7, 8};
-  caches.store({.replica = 0, .tier = Tier::kGpu}, std::nullopt, Chain{1, 2});
-  caches.store({.replica = 0, .tier = Tier::kCpu}, 2, Chain{3, 4, 5, 6});
+  caches_.store({.replica = 0, .tier = Tier::kGpu}, std::nullopt, Chain{1, 2});
+  caches_.store({.replica = 0, .tier = Tier::kCpu}, 2, Chain{3, 4, 5, 6});
   EXPECT_EQ(match(chain), (Blocks{{0, 4}})) << "2 + 4 * 0.5";
-  EXPECT_EQ(matches[0].length, 6U);
-  caches.store({.replica = 0, .tier = Tier::kDisk}, std::nullopt, chain);
+  EXPECT_EQ(matches_[0].length, 6U);
+  caches_.store({.replica = 0, .tier = Tier::kDisk}, std::nullopt, chain);
   EXPECT_EQ(match(chain), (Blocks{{0, 4}})) << "2 + 4 * 0.5 + 2 * 0.25, rounded down";
-  EXPECT_EQ(matches[0].length, 8U);
+  EXPECT_EQ(matches_[0].length, 8U);
   // Held in two tiers: the nearer one counts, and when it goes the further one does.
-  caches.remove({.replica = 0, .tier = Tier::kGpu}, Chain{2, 1}, false);
+  caches_.remove({.replica = 0, .tier = Tier::kGpu}, Chain{2, 1}, false);
   EXPECT_EQ(match(chain), (Blocks{{0, 2}})) << "8 * 0.25";
-  EXPECT_EQ(caches.blocks(0), 12U);
+  EXPECT_EQ(caches_.blocks(0), 12U);
 }
 
 TEST_F(EngineCachesTest, OnlyTrustedReplicasAreAnswered) {
   const Chain chain = {1, 2};
-  caches.store({.replica = 0}, std::nullopt, chain);
-  caches.store({.replica = 9}, std::nullopt, chain);
+  caches_.store({.replica = 0}, std::nullopt, chain);
+  caches_.store({.replica = 9}, std::nullopt, chain);
   EXPECT_EQ(match(chain), (Blocks{{0, 2}}));
   for (const Trust trust : {Trust::kReplaying, Trust::kGap, Trust::kNone}) {
-    caches.set_trust(0, trust);
+    caches_.set_trust(0, trust);
     EXPECT_EQ(match(chain), Blocks{}) << label(trust);
   }
-  caches.set_trust(9, Trust::kTrusted);
+  caches_.set_trust(9, Trust::kTrusted);
   EXPECT_EQ(match(chain), (Blocks{{9, 2}})) << "what was told before counts";
-  caches.set_trust(0, Trust::kTrusted);
+  caches_.set_trust(0, Trust::kTrusted);
   EXPECT_EQ(match(chain), (Blocks{{0, 2}, {9, 2}}));
 }
 
 TEST_F(EngineCachesTest, ARestartForgetsBlocksAndALeaverItsTrustAsWell) {
   const Chain chain = {1, 2};
-  caches.store({.replica = 0}, std::nullopt, chain);
-  caches.store({.replica = 0, .rank = 1}, std::nullopt, chain);
-  caches.forget_blocks(0);
+  caches_.store({.replica = 0}, std::nullopt, chain);
+  caches_.store({.replica = 0, .rank = 1}, std::nullopt, chain);
+  caches_.forget_blocks(0);
   EXPECT_EQ(match(chain), Blocks{});
-  EXPECT_EQ(caches.trust(0), Trust::kTrusted);
-  caches.store({.replica = 0}, std::nullopt, Chain{1});
+  EXPECT_EQ(caches_.trust(0), Trust::kTrusted);
+  caches_.store({.replica = 0}, std::nullopt, Chain{1});
   EXPECT_EQ(match(chain), (Blocks{{0, 1}}));
-  caches.forget(0);
-  EXPECT_EQ(caches.trust(0), Trust::kNone);
-  caches.set_trust(0, Trust::kTrusted);
+  caches_.forget(0);
+  EXPECT_EQ(caches_.trust(0), Trust::kNone);
+  caches_.set_trust(0, Trust::kTrusted);
   EXPECT_EQ(match(chain), Blocks{});
 }
 
 TEST_F(EngineCachesTest, WhatWasJustSentCountsForAShortTime) {
   const Chain chain = {1, 2, 3, 4};
-  caches.sent(chain, 2, now);
+  caches_.sent(chain, 2, now_);
   EXPECT_EQ(match(chain), (Blocks{{2, 4}}));
   EXPECT_EQ(match({1, 2, 30}), (Blocks{{2, 2}}));
-  caches.store({.replica = 2}, std::nullopt, Chain{1});
-  now += seconds(3) - Duration(1);
+  caches_.store({.replica = 2}, std::nullopt, Chain{1});
+  now_ += seconds(3) - Duration(1);
   EXPECT_EQ(match(chain), (Blocks{{2, 4}})) << "at least its life";
-  now += seconds(3) + Duration(1);
+  now_ += seconds(3) + Duration(1);
   EXPECT_EQ(match(chain), (Blocks{{2, 1}})) << "at most twice its life: what the engine says";
-  caches.sent(chain, 2, now);
-  now += seconds(60);
+  caches_.sent(chain, 2, now_);
+  now_ += seconds(60);
   EXPECT_EQ(match(chain), (Blocks{{2, 1}})) << "after a long silence";
-  caches.sent(chain, 2, now);
-  caches.forget_blocks(2);
+  caches_.sent(chain, 2, now_);
+  caches_.forget_blocks(2);
   EXPECT_EQ(match(chain), Blocks{});
-  caches.set_trust(3, Trust::kGap);
-  caches.sent(chain, 3, now);
-  caches.set_trust(3, Trust::kTrusted);
+  caches_.set_trust(3, Trust::kGap);
+  caches_.sent(chain, 3, now_);
+  caches_.set_trust(3, Trust::kTrusted);
   EXPECT_EQ(match(chain), Blocks{}) << "of untrusted replicas nothing is remembered";
 }
 
 TEST_F(EngineCachesTest, WhatWasJustSentEndsWhenTheEngineMakesRoom) {
   const Chain chain = {1, 2, 3, 4};
   const Chain other = {7, 8};
-  caches.store({.replica = 2}, std::nullopt, chain);
-  caches.store({.replica = 2}, std::nullopt, other);
-  caches.sent(chain, 2, now);
-  caches.sent(chain, 3, now);
-  caches.remove({.replica = 2}, Chain{9}, true);
+  caches_.store({.replica = 2}, std::nullopt, chain);
+  caches_.store({.replica = 2}, std::nullopt, other);
+  caches_.sent(chain, 2, now_);
+  caches_.sent(chain, 3, now_);
+  caches_.remove({.replica = 2}, Chain{9}, true);
   EXPECT_EQ(match(chain), (Blocks{{2, 4}, {3, 4}})) << "nothing of it was dropped";
-  caches.remove({.replica = 2}, Chain{3, 4}, true);
+  caches_.remove({.replica = 2}, Chain{3, 4}, true);
   EXPECT_EQ(match(chain), (Blocks{{2, 2}, {3, 4}})) << "the engine's word stands";
 }
 
@@ -199,17 +199,17 @@ TEST_F(EngineCachesTest, PlacesOfLeaversAreUsedAgain) {
   Rng rng(1);
   const auto round = [&] {
     for (ReplicaIndex replica = 0; replica < 200; ++replica) {
-      caches.forget_blocks(replica);
+      caches_.forget_blocks(replica);
       Chain own = {1, 2, 3};
       for (int i = 0; i < 20; ++i) own.push_back(rng());
-      caches.store({.replica = replica}, std::nullopt, own);
+      caches_.store({.replica = replica}, std::nullopt, own);
     }
   };
   for (int i = 0; i < 5; ++i) round();
-  const std::size_t before = caches.bytes();
+  const std::size_t before = caches_.bytes();
   for (int i = 0; i < 30; ++i) round();
-  EXPECT_LT(caches.bytes(), before * 5 / 4);
-  EXPECT_TRUE(caches.consistent());
+  EXPECT_LT(caches_.bytes(), before * 5 / 4);
+  EXPECT_TRUE(caches_.consistent());
   EXPECT_EQ(match({1, 2, 3}), (Blocks{{0, 3}, {1, 3}, {2, 3}, {3, 3}}));
 }
 
@@ -218,16 +218,16 @@ TEST_F(EngineCachesTest, GivesMemoryBack) {
   std::vector<Chain> chains(2'000);
   for (Chain& chain : chains) {
     for (int i = 0; i < 100; ++i) chain.push_back(rng());
-    caches.store({.replica = 0}, std::nullopt, chain);
+    caches_.store({.replica = 0}, std::nullopt, chain);
   }
-  const std::size_t full = caches.bytes();
-  for (const Chain& chain : chains) caches.remove({.replica = 0}, chain, true);
-  EXPECT_LT(caches.bytes(), full / 20) << "removed";
-  for (const Chain& chain : chains) caches.store({.replica = 1}, std::nullopt, chain);
-  caches.forget(1);
-  for (int i = 0; i < 1'000; ++i) caches.store({.replica = 2}, std::nullopt, Chain{1});
-  EXPECT_LT(caches.bytes(), full / 20) << "forgotten";
-  EXPECT_TRUE(caches.consistent());
+  const std::size_t full = caches_.bytes();
+  for (const Chain& chain : chains) caches_.remove({.replica = 0}, chain, true);
+  EXPECT_LT(caches_.bytes(), full / 20) << "removed";
+  for (const Chain& chain : chains) caches_.store({.replica = 1}, std::nullopt, chain);
+  caches_.forget(1);
+  for (int i = 0; i < 1'000; ++i) caches_.store({.replica = 2}, std::nullopt, Chain{1});
+  EXPECT_LT(caches_.bytes(), full / 20) << "forgotten";
+  EXPECT_TRUE(caches_.consistent());
 }
 
 // At every number of blocks on the way, not just where the tables happen to be full.
@@ -315,23 +315,23 @@ TEST_F(EngineCachesTest, KeysThatLookAlikeAreToldApart) {
   for (std::uint64_t i = 0; i < 5'000; ++i) chain.push_back(i << 40 | 0x5555);
   chain.push_back(0);
   chain.push_back(~std::uint64_t{0});
-  caches.store({.replica = 0}, std::nullopt, chain);
+  caches_.store({.replica = 0}, std::nullopt, chain);
   EXPECT_EQ(match(chain), (Blocks{{0, chain.size()}}));
   for (const BlockHash block : chain) {
     ASSERT_EQ(match({block}), (Blocks{{0, 1}}));
     ASSERT_EQ(match({block + 3}).size(), std::count(chain.begin(), chain.end(), block + 3));
   }
-  EXPECT_TRUE(caches.consistent());
+  EXPECT_TRUE(caches_.consistent());
 }
 
 TEST_F(EngineCachesTest, ReplicasAndRanksBeyondTheirLimitsAreLeftOut) {
-  EXPECT_TRUE(caches.store({.replica = kMaxReplicas}, std::nullopt, Chain{1}));
+  EXPECT_TRUE(caches_.store({.replica = kMaxReplicas}, std::nullopt, Chain{1}));
   EXPECT_TRUE(
-      caches.store({.replica = 0, .rank = EngineCaches::kMaxRanks}, std::nullopt, Chain{1}));
-  caches.set_trust(kNoReplica, Trust::kTrusted);
-  caches.forget(kNoReplica);
-  EXPECT_EQ(caches.trust(kNoReplica), Trust::kNone);
-  EXPECT_EQ(caches.blocks(kNoReplica), 0U);
+      caches_.store({.replica = 0, .rank = EngineCaches::kMaxRanks}, std::nullopt, Chain{1}));
+  caches_.set_trust(kNoReplica, Trust::kTrusted);
+  caches_.forget(kNoReplica);
+  EXPECT_EQ(caches_.trust(kNoReplica), Trust::kNone);
+  EXPECT_EQ(caches_.blocks(kNoReplica), 0U);
   EXPECT_EQ(match({1}), Blocks{});
 }
 
