@@ -35,7 +35,8 @@ TEST(EventDecoder, MapsInAnyOrderAndWithUnknownKeys) {
   event.text("block_hashes").array(1).whole(6).text("medium").text("CPU");
   event.text("session_id").text("s").text("type").text("BlockStored");
   EventBatch batch;
-  ASSERT_TRUE(decode_event_batch(packed_batch({event.bytes()}, 12.25), batch));
+  const std::string bytes = packed_batch({event.bytes()}, 12.25);
+  ASSERT_TRUE(decode_event_batch(bytes, batch));
   EXPECT_EQ(batch.time, 12.25);
   EXPECT_EQ(batch.rank, 0);
   ASSERT_EQ(batch.events.size(), 1U);
@@ -66,7 +67,8 @@ TEST(EventDecoder, ShortArraysWithSignedHashes) {
   payload.array(2).text("BlockRemoved").array(1).negative(-2);
   payload.array(1).text("AllBlocksCleared");
   EventBatch batch;
-  ASSERT_TRUE(decode_event_batch(payload.bytes(), batch));
+  const std::string bytes = payload.bytes();
+  ASSERT_TRUE(decode_event_batch(bytes, batch));
   ASSERT_EQ(batch.events.size(), 3U);
   EXPECT_THAT(batch.events[0].blocks, ElementsAre(~std::uint64_t{1}));
   EXPECT_EQ(batch.events[0].parent, ~std::uint64_t{2});
@@ -82,7 +84,8 @@ TEST(EventDecoder, LongArraysKeepWhatIsKnown) {
   event.whole(3).text("DISK").text("ad1").array(1).array(1).text("ad1").whole(2);
   event.text("full_attention").nil().text("later").map(0);
   EventBatch batch;
-  ASSERT_TRUE(decode_event_batch(packed_batch({event.bytes(), packed_cleared()}), batch));
+  const std::string bytes = packed_batch({event.bytes(), packed_cleared()});
+  ASSERT_TRUE(decode_event_batch(bytes, batch));
   ASSERT_EQ(batch.events.size(), 2U);
   const KvEvent& stored = batch.events[0];
   EXPECT_TRUE(stored.has_lora);
@@ -99,7 +102,8 @@ TEST(EventDecoder, ABatchMayBeAMap) {
   payload.map(3).text("events").array(1).raw(packed_cleared());
   payload.text("data_parallel_rank").whole(3).text("ts").real(8);
   EventBatch batch;
-  ASSERT_TRUE(decode_event_batch(payload.bytes(), batch));
+  const std::string bytes = payload.bytes();
+  ASSERT_TRUE(decode_event_batch(bytes, batch));
   EXPECT_EQ(batch.rank, 3);
   EXPECT_EQ(batch.time, 8);
   EXPECT_EQ(batch.events.size(), 1U);
@@ -122,7 +126,8 @@ TEST(EventDecoder, HashesAsBytesAreThoseAsNumbers) {
   event.binary(std::string(24, '\xAA') + std::string("\x3D\xF5\x0D\x9C\x60\xF3\xA9\x23"));
   event.binary(std::string("\x01\x02"));
   EventBatch batch;
-  ASSERT_TRUE(decode_event_batch(packed_batch({event.bytes()}), batch));
+  const std::string bytes = packed_batch({event.bytes()});
+  ASSERT_TRUE(decode_event_batch(bytes, batch));
   EXPECT_THAT(batch.events.at(0).blocks, ElementsAre(4464489570900355363U, 258U));
 }
 
