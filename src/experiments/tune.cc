@@ -395,7 +395,7 @@ Result<Tuning> run_tune(const Scenario& given, const TuneOptions& options,
               2 * final_seeds);
   search.plan(most_runs(starting_points({}, scenario), registry, scenario, options));
   candidates = search.best_of(std::move(candidates), first_seeds, kAfterFirst);
-  candidates = search.best_of(std::move(candidates), seeds, candidates.size());
+  candidates = search.best_of(std::move(candidates), seeds, kAfterFirst);
 
   const TunedConfig shipped = shipped_config(kDefault, scenario);
   std::vector<TunedConfig> ends{shipped};

@@ -416,8 +416,6 @@ def test_a_file_that_is_no_report_is_an_error(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-# Another compiler rounds otherwise, which a search over few short runs feels.
-@pytest.mark.resident
 def test_tune_finds_a_gain_that_holds_on_other_seeds(tmp_path):
     config, file, fleet = (tmp_path / name for name in ("pointsman.yaml", "tune.json", "fleet.yaml"))
     fleet.write_text("preset: set_a\nbalancers: {count: 8}\n")
