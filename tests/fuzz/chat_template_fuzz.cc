@@ -2,12 +2,12 @@
 // All may be refused; none may crash, run for ever or take more memory than a rendering may.
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
 
+#include "support/fuzz_check.h"
 #include "support/model_folder.h"
 #include "tokens/chat_template.h"
 #include "tokens/tokenizer.h"
@@ -15,9 +15,7 @@
 namespace pointsman {
 namespace {
 
-void check(bool holds) {
-  if (!holds) std::abort();
-}
+using test::check;
 
 void render(const ChatTemplate& chat_template, const ChatPrompt& prompt) {
   const Result<RenderedChat> chat = chat_template.render(prompt);

@@ -1,19 +1,17 @@
 // Any bytes as a chunked body: the same answer whole, byte by byte, and cut in two.
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "http/chunk_scanner.h"
 #include "http/head_writer.h"
+#include "support/fuzz_check.h"
 
 namespace pointsman {
 namespace {
 
-void check(bool holds) {
-  if (!holds) std::abort();
-}
+using test::check;
 
 struct Outcome {
   std::string payload;

@@ -2,24 +2,17 @@
 // again and can be shown; what is refused has a message that names the file.
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "config/load.h"
 #include "config/schema.h"
 #include "policies/register.h"
-
-namespace {
-
-void check(bool holds) {
-  if (!holds) std::abort();
-}
-
-}  // namespace
+#include "support/fuzz_check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace pointsman;
+  using test::check;
   static const Registry registry = make_registry();
   ConfigContext context;
   context.registry = &registry;

@@ -2,7 +2,6 @@
 // come, what is accepted must be unambiguous, and what is written from it must be read the same.
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
@@ -10,13 +9,12 @@
 #include "http/head_parser.h"
 #include "http/head_writer.h"
 #include "http/path.h"
+#include "support/fuzz_check.h"
 
 namespace pointsman {
 namespace {
 
-void check(bool holds) {
-  if (!holds) std::abort();
-}
+using test::check;
 
 bool same(const HeadResult& a, const HeadResult& b) {
   return a.status == b.status && a.size == b.size && a.http_status == b.http_status &&

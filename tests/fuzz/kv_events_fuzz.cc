@@ -3,25 +3,18 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include "kv_events/event_decoder.h"
 #include "kv_events/event_stream.h"
+#include "support/fuzz_check.h"
 #include "support/held_keys.h"
-
-namespace {
-
-void check(bool holds) {
-  if (!holds) std::abort();
-}
-
-}  // namespace
 
 // The input is a list of steps: one byte for what happens, one for a number, two for the length of
 // the payload that follows.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace pointsman;
+  using test::check;
   std::string_view rest(reinterpret_cast<const char*>(data), size);
   EventBatch batch;
   if (decode_event_batch(rest, batch)) {

@@ -4,18 +4,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
 #include "signals/engine_metrics.h"
 #include "signals/orca.h"
 #include "signals/prometheus_text.h"
+#include "support/fuzz_check.h"
 
 namespace {
 
-void check(bool holds) {
-  if (!holds) std::abort();
-}
+using pointsman::test::check;
 
 bool within(std::string_view inner, std::string_view outer) {
   return inner.empty() || (inner.data() >= outer.data() &&

@@ -3,17 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <vector>
 
 #include "core/prefix_index.h"
+#include "support/fuzz_check.h"
 #include "support/naive_prefix_index.h"
 
 namespace {
 
-void require(bool condition) {
-  if (!condition) std::abort();
-}
+using pointsman::test::check;
 
 // Hashes of a small alphabet, as if they collided all the time: answers mean nothing then, but
 // nothing may break.
@@ -35,7 +33,7 @@ void run_with_collisions(const std::uint8_t* data, std::size_t size) {
     index.insert(chain, operation >> 4, replica);
   }
   for (ReplicaIndex replica = 0; replica < 4; ++replica) index.forget(replica);
-  require(index.blocks() == 0);
+  check(index.blocks() == 0);
 }
 
 }  // namespace
@@ -74,15 +72,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       }
     }
     index.match(chain, operation >> 4, matches);
-    require(matches.shared_blocks <= truth.shared(chain, operation >> 4));
+    check(matches.shared_blocks <= truth.shared(chain, operation >> 4));
     for (const auto& holder : matches.holders) {
-      require(holder.replica < kReplicas && holder.blocks > 0);
-      require(holder.blocks <= truth.match(chain, holder.replica));
+      check(holder.replica < kReplicas && holder.blocks > 0);
+      check(holder.blocks <= truth.match(chain, holder.replica));
     }
     index.insert(chain, operation >> 4, replica);
     truth.insert(chain, operation >> 4, replica);
-    require(index.bytes() <= 100 << 10);
+    check(index.bytes() <= 100 << 10);
   }
-  require(index.consistent());
+  check(index.consistent());
   return 0;
 }

@@ -3,8 +3,6 @@
 // not depend on what lies behind the body.
 
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,15 +13,12 @@
 #include "features/chat_request.h"
 #include "features/multipart_model.h"
 #include "support/byte_model.h"
+#include "support/fuzz_check.h"
 
 namespace pointsman {
 namespace {
 
-void check(bool holds, int line = __builtin_LINE()) {
-  if (holds) return;
-  std::fprintf(stderr, "does not hold: line %d\n", line);
-  std::abort();
-}
+using test::check;
 
 void fuzz_request(Api api, std::string_view body) {
   static ChatRequestReader reader({});
@@ -70,6 +65,10 @@ void fuzz_prompt_ids(Api api, std::string_view body) {
   RequestFacts text;
   plain.read(api, body, body.size(), "", kAll, text);
   check(facts.parsed == text.parsed && facts.model == text.model);
+  // A model's other names, and none at all, have the world of its first one, and so other hashes.
+  const bool same_world = models->find(facts.model).world == facts.model;
+  if (text.parsed && same_world) check(facts.session_key == text.session_key);
+  const std::uint64_t session_key = facts.session_key;
   if (facts.ids_pending) {
     PromptText prompt = reader.take_pending();
     PromptTokens tokens(models->cache(), 1, 16);
@@ -79,7 +78,8 @@ void fuzz_prompt_ids(Api api, std::string_view body) {
   check(facts.exact_blocks <= facts.blocks.size());
   if (facts.exact_tokens) check(facts.exact_blocks * facts.block_tokens <= facts.prompt_tokens);
   reader.read_as_text(api, body, body.size(), "", kAll, "busy", facts);
-  // Not the hashes: a name of the model's other than its first has the chain of the first.
+  if (text.parsed) check(facts.session_key == session_key);
+  if (same_world) check(facts.blocks == text.blocks);
   check(facts.blocks.size() == text.blocks.size() && facts.prompt_tokens == text.prompt_tokens);
 }
 

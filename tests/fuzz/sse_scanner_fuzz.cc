@@ -2,22 +2,20 @@
 // as a reading line by line gives.
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "http/sse_scanner.h"
+#include "support/fuzz_check.h"
 
 namespace pointsman {
 namespace {
 
 constexpr std::size_t kMaxEvent = 64;
 
-void check(bool holds) {
-  if (!holds) std::abort();
-}
+using test::check;
 
 using Events = std::vector<std::pair<std::string, std::string>>;
 

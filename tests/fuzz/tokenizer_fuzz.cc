@@ -3,20 +3,18 @@
 // is compared with the reference library in tests/integration/test_tokenize.py.)
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "support/fuzz_check.h"
 #include "tokens/tokenizer.h"
 
 namespace pointsman {
 namespace {
 
-void check(bool holds) {
-  if (!holds) std::abort();
-}
+using test::check;
 
 // None where the build has no token ids.
 const Tokenizer* tokenizer() {
