@@ -45,8 +45,7 @@ std::optional<std::uint64_t> number_of(std::string_view frame) {
 }
 
 std::string tcp_endpoint(const std::string& host, std::uint32_t port) {
-  const bool literal6 = host.find(':') != std::string::npos;
-  return "tcp://" + (literal6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  return "tcp://" + authority_of(host, port);
 }
 
 // Where rank r's publisher connects: r ports above the first one.
@@ -212,8 +211,11 @@ class KvEventFeed::Loop::Publisher : public CacheChanges {
 
 // A replica with its ranks.
 struct KvEventFeed::Loop::Member {
-  ReplicaIndex index = kNoReplica;
-  std::shared_ptr<const ReplicaSpec> spec;
+  Member(Loop&, ReplicaIndex its_index, std::shared_ptr<const ReplicaSpec> its_spec)
+      : index(its_index), spec(std::move(its_spec)) {}
+
+  const ReplicaIndex index;
+  const std::shared_ptr<const ReplicaSpec> spec;
   std::string world;
   bool has_world = false;
   std::uint64_t engine_blocks = 0;
@@ -507,23 +509,9 @@ KvEventFeed::Loop::Member* KvEventFeed::Loop::find_member(const std::string& top
 }
 
 void KvEventFeed::Loop::follow(const Targets& targets) {
-  std::map<ReplicaIndex, std::unique_ptr<Member>> former;
-  former.swap(members_);
-  for (const auto& [index, spec] : targets) {
-    const auto known = former.find(index);
-    if (known != former.end() && known->second->spec == spec) {
-      members_[index] = std::move(known->second);
-      former.erase(known);
-      continue;
-    }
-    auto member = std::make_unique<Member>();
-    member->index = index;
-    member->spec = spec;
-    members_[index] = std::move(member);
-  }
-  for (const auto& [index, member] : former) {
+  follow_targets(members_, *this, targets, [this](ReplicaIndex index) {
     router_.with([&](Router& router) { router.engine_caches().forget(index); });
-  }
+  });
   topics_.clear();
   next_look_ = TimePoint{};
   changed_ = true;

@@ -18,10 +18,10 @@ using Targets = std::vector<std::pair<ReplicaIndex, std::shared_ptr<const Replic
 
 // Brings what a feed keeps of each replica up to date: kept where the replica is as it was, dropped
 // where it left or changed, made as Target(feed, index, spec) where it is new. Returns the new
-// ones.
-template <typename Target, typename Feed>
+// ones. `dropped` is called with the index of each that was dropped.
+template <typename Target, typename Feed, typename Dropped>
 std::vector<Target*> follow_targets(std::map<ReplicaIndex, std::unique_ptr<Target>>& followed,
-                                    Feed& feed, const Targets& targets) {
+                                    Feed& feed, const Targets& targets, Dropped&& dropped) {
   std::vector<Target*> fresh;
   std::map<ReplicaIndex, std::unique_ptr<Target>> former;
   former.swap(followed);
@@ -35,7 +35,16 @@ std::vector<Target*> follow_targets(std::map<ReplicaIndex, std::unique_ptr<Targe
     place = std::make_unique<Target>(feed, index, spec);
     fresh.push_back(place.get());
   }
+  for (const auto& [index, target] : former) {
+    if (target != nullptr) dropped(index);
+  }
   return fresh;
+}
+
+template <typename Target, typename Feed>
+std::vector<Target*> follow_targets(std::map<ReplicaIndex, std::unique_ptr<Target>>& followed,
+                                    Feed& feed, const Targets& targets) {
+  return follow_targets(followed, feed, targets, [](ReplicaIndex) {});
 }
 
 // A GET to a replica, below its path prefix and with its key. Port 0: the replica's own.

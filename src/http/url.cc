@@ -130,7 +130,7 @@ bool has_dot_segment(std::string_view path) {
 
 }  // namespace
 
-std::string authority_of(std::string_view host, std::uint16_t port) {
+std::string authority_of(std::string_view host, std::uint32_t port) {
   const bool brackets = host.find(':') != std::string_view::npos;
   std::string authority;
   if (brackets) authority += '[';

@@ -24,6 +24,6 @@ struct ReplicaUrl {
 Result<ReplicaUrl> parse_replica_url(std::string_view text);
 
 // host:port, the host in brackets where it is an IPv6 address.
-std::string authority_of(std::string_view host, std::uint16_t port);
+std::string authority_of(std::string_view host, std::uint32_t port);
 
 }  // namespace pointsman
