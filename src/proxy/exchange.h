@@ -132,6 +132,9 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   void on_timeout();
 
   // exchange_log.cc: its lines in the logs
+  // What the records of both logs have.
+  template <typename Record>
+  void fill(Record& record, TimePoint now) const;
   void write_log(TimePoint now);
   void log_decision(TimePoint now);
 

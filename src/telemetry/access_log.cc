@@ -98,7 +98,7 @@ void append_access_line(const AccessRecord& record, std::string& out) {
   line.text(R"(,"reason":")", record.reason);
   line.text(R"(,"error":")", record.error);
   line.count(R"(,"status":)", static_cast<std::uint64_t>(std::max(record.status, 0)));
-  line.count(R"(,"tries":)", static_cast<std::uint64_t>(std::max(record.tries, 0)));
+  line.count(R"(,"tries":)", record.tries);
   line += record.stream ? R"(,"stream":true)" : R"(,"stream":false)";
   if (record.prompt_tokens > 0) line.count(R"(,"prompt_tokens":)", record.prompt_tokens);
   if (record.predicted_cached > 0) line.count(R"(,"predicted_cached":)", record.predicted_cached);

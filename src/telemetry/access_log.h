@@ -25,7 +25,7 @@ struct AccessRecord {
   std::string_view reason;   // why that replica (core/decision.h)
   std::string_view error;    // word of x-pointsman-error or of a cut; empty: none
   int status = 0;            // 499: the client left before an answer
-  int tries = 0;             // replicas asked
+  std::uint32_t tries = 0;   // replicas asked
   bool stream = false;
   std::uint32_t prompt_tokens = 0;     // counted by the engine, else estimated
   std::uint32_t predicted_cached = 0;  // tokens, when the replica was chosen
