@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "experiments/experiment.h"
-#include "policies/register.h"
+#include "support/registry.h"
 
 namespace pointsman::testing_support {
 
@@ -20,8 +20,7 @@ inline sim::ExperimentOptions quick_options(int seeds = 0) {
 // The report of an experiment over the policies that ship.
 template <typename Run>
 sim::Report report_of(const Run& run, const sim::ExperimentOptions& options) {
-  static const Registry registry = make_registry();
-  Result<sim::Report> report = run(options, registry);
+  Result<sim::Report> report = run(options, registry());
   if (!report) throw std::runtime_error(report.error().message);
   return std::move(*report);
 }

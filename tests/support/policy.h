@@ -6,15 +6,13 @@
 #include <utility>
 
 #include "core/pipeline.h"
-#include "core/registry.h"
-#include "policies/register.h"
+#include "support/registry.h"
 
 namespace pointsman::testing_support {
 
 // A preset with options, ready to choose.
 inline std::unique_ptr<Pipeline> make_policy(std::string preset, OptionMap options = {}) {
-  static const Registry registry = make_registry();
-  auto built = registry.build({.preset = std::move(preset), .options = std::move(options)});
+  auto built = registry().build({.preset = std::move(preset), .options = std::move(options)});
   if (!built) throw std::invalid_argument(built.error().message);
   return std::move(*built);
 }

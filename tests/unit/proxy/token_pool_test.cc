@@ -26,6 +26,21 @@ std::shared_ptr<TokenJob> job(const PromptModel& model, std::string text,
   return made;
 }
 
+// Keeps the first prompt that is encoded until it is told to go on.
+struct HeldFirst {
+  explicit HeldFirst(ByteModel& model) {
+    model.before_encode = [this] {
+      if (!first.exchange(false)) return;
+      at_work.count_down();
+      go_on.wait();
+    };
+  }
+
+  std::latch go_on{1};
+  std::latch at_work{1};
+  std::atomic<bool> first{true};
+};
+
 class TokenPoolTest : public testing::Test {
  protected:
   ByteModel* model_ = new ByteModel;
@@ -71,45 +86,31 @@ TEST_F(TokenPoolTest, ThreadsGiveAndThreadsTake) {
 }
 
 TEST_F(TokenPoolTest, WhatWaitsIsBoundedInNumberAndInBytes) {
-  std::latch go_on(1);
-  std::latch at_work(1);
-  std::atomic<bool> first{true};
-  model_->before_encode = [&] {
-    if (!first.exchange(false)) return;
-    at_work.count_down();
-    go_on.wait();
-  };
+  HeldFirst held(*model_);
   std::atomic<int> done{0};
   const auto count = [&](const auto&) { ++done; };
   TokenPool pool(*models_, {.max_jobs = 3, .max_bytes = 1000});
   ASSERT_TRUE(pool.submit(job(*model_, "first", count)));
-  at_work.wait();
+  held.at_work.wait();
   EXPECT_TRUE(pool.submit(job(*model_, std::string(5000, 'l'), count))) << "one may be longer";
   EXPECT_FALSE(pool.submit(job(*model_, std::string(10, 's'), count))) << "its bytes fill it";
-  go_on.count_down();
+  held.go_on.count_down();
   while (done < 2) std::this_thread::yield();
   EXPECT_TRUE(pool.submit(job(*model_, "again", count)));
   while (done < 3) std::this_thread::yield();
 }
 
 TEST_F(TokenPoolTest, ACancelledJobIsNotMade) {
-  std::latch go_on(1);
-  std::latch at_work(1);
-  std::atomic<bool> first{true};
-  model_->before_encode = [&] {
-    if (!first.exchange(false)) return;
-    at_work.count_down();
-    go_on.wait();
-  };
+  HeldFirst held(*model_);
   std::promise<void> last;
   TokenPool pool(*models_, {});
   ASSERT_TRUE(pool.submit(job(*model_, "first", [](const auto&) {})));
-  at_work.wait();
+  held.at_work.wait();
   const auto cancelled = job(*model_, "second", [](const auto&) { FAIL(); });
   ASSERT_TRUE(pool.submit(cancelled));
   cancelled->cancelled = true;
   ASSERT_TRUE(pool.submit(job(*model_, "third", [&](const auto&) { last.set_value(); })));
-  go_on.count_down();
+  held.go_on.count_down();
   last.get_future().wait();
 }
 

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include "policies/register.h"
 #include "sim/cluster.h"
 #include "sim/virtual_engine.h"
 #include "support/count_allocations.h"
+#include "support/registry.h"
 
 namespace pointsman::sim {
 namespace {
@@ -42,13 +42,12 @@ TEST(VirtualEngine, AWarmOneAllocatesNothing) {
 
 // Allocations of a run with so many requests.
 std::uint64_t allocations_of(const std::string& policy, std::uint32_t requests) {
-  static const Registry registry = make_registry();
   Scenario scenario = *find_scenario_preset("set_a");
   scenario.measure.requests = requests;
   Arm arm;
   arm.policy.preset = policy;
   const std::uint64_t before = allocations.load();
-  static_cast<void>(run(scenario, arm, registry, 1));
+  static_cast<void>(run(scenario, arm, testing_support::registry(), 1));
   return allocations.load() - before;
 }
 

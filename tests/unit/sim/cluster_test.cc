@@ -14,16 +14,13 @@
 
 #include <gtest/gtest.h>
 
-#include "policies/register.h"
 #include "runtime/shared_router.h"
+#include "support/registry.h"
 
 namespace pointsman::sim {
 namespace {
 
-const Registry& registry() {
-  static const Registry made = make_registry();
-  return made;
-}
+using testing_support::registry;
 
 Arm arm(std::string policy, std::string label = "") {
   Arm made;

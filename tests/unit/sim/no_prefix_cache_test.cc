@@ -5,16 +5,13 @@
 
 #include <gtest/gtest.h>
 
-#include "policies/register.h"
 #include "sim/cluster.h"
+#include "support/registry.h"
 
 namespace pointsman::sim {
 namespace {
 
-const Registry& registry() {
-  static const Registry made = make_registry();
-  return made;
-}
+using testing_support::registry;
 
 // One router before four replicas at a moderate load, `without` of them without a prefix cache.
 Scenario scenario_with(std::size_t without) {

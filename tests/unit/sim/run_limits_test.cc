@@ -9,19 +9,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "policies/register.h"
 #include "sim/cluster.h"
 #include "sim/scenario_file.h"
+#include "support/registry.h"
 
 namespace pointsman::sim {
 namespace {
 
 using testing::HasSubstr;
 
-const Registry& registry() {
-  static const Registry made = make_registry();
-  return made;
-}
+using testing_support::registry;
 
 RunResult run_with(const Scenario& scenario, const char* policy, std::uint64_t seed) {
   Arm arm;

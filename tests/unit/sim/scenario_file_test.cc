@@ -8,18 +8,15 @@
 #include <gtest/gtest.h>
 
 #include "config/yaml_tree.h"
-#include "policies/register.h"
 #include "sim/scenario_keys.h"
+#include "support/registry.h"
 
 namespace pointsman::sim {
 namespace {
 
 using testing::HasSubstr;
 
-const Registry& registry() {
-  static const Registry made = make_registry();
-  return made;
-}
+using testing_support::registry;
 
 LoadedScenario load(const std::string& text) {
   Result<LoadedScenario> loaded = load_scenario(text, "runs/s.yaml", registry());
