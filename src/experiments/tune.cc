@@ -38,7 +38,7 @@ struct OptionTries {
   std::vector<double> values;
 };
 const std::vector<OptionTries>& option_tries() {
-  static const std::vector<OptionTries> kTries = {
+  static const std::vector<OptionTries> tries = {
       {"private_weight", {1, 2, 5}},
       {"decode_tokens", {0, 16, 256, 1024}},
       {"base_tokens", {100, 1'600}},
@@ -54,7 +54,7 @@ const std::vector<OptionTries>& option_tries() {
       {"tokens", {256, 1'024, 4'096}},
       {"decay_s", {3, 30}},
   };
-  return kTries;
+  return tries;
 }
 
 // What is changed at once.

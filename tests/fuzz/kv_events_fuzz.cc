@@ -65,7 +65,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         case 6:
           stream.replay_failed(held);
           break;
-        case 7:
+        default:
           stream.revive(held);
           break;
       }

@@ -15,7 +15,8 @@ inline std::atomic<std::uint64_t> allocations{0};
 
 }  // namespace pointsman::testing_support
 
-// Never inlined: g++ would warn of free() on what new returned.
+// Never inlined: g++ would warn of free() on what new returned, and a replaced operator may not be.
+// NOLINTBEGIN(misc-definitions-in-headers): one file of a program includes this
 [[gnu::noinline]] void* operator new(std::size_t size) {
   pointsman::testing_support::allocations.fetch_add(1, std::memory_order_relaxed);
   void* memory = std::malloc(size == 0 ? 1 : size);
@@ -28,3 +29,4 @@ inline std::atomic<std::uint64_t> allocations{0};
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
+// NOLINTEND(misc-definitions-in-headers)
