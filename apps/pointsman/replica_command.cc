@@ -1,7 +1,9 @@
 #include <csignal>
 #include <cstdio>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "commands.h"
 #include "http/url.h"
@@ -60,9 +62,44 @@ void run_replica(ReplicaFlags& flags) {
   }
   asio::signal_set signals(reactor.io(), SIGINT, SIGTERM);
   signals.async_wait([&reactor](std::error_code, int) { reactor.stop(); });
+  if (const KvPublisher* events = replica.kv_publisher()) {
+    std::printf("cache events on %s\n", events->events_endpoint().c_str());
+    if (const std::string replay = events->replay_endpoint(); !replay.empty()) {
+      std::printf("cache events again on %s\n", replay.c_str());
+    }
+  }
   std::printf("listening on http://%s\n", authority_of(address->host, replica.port()).c_str());
   std::fflush(stdout);
   reactor.run();
+}
+
+template <typename Choice>
+void add_choice(CLI::App& command, const std::string& flag, Choice& choice,
+                const std::map<std::string, Choice>& choices, const std::string& text) {
+  std::vector<std::string> words;
+  for (const auto& [word, value] : choices) words.push_back(word);
+  command
+      .add_option_function<std::string>(
+          flag, [&choice, choices](const std::string& word) { choice = choices.at(word); }, text)
+      ->check(CLI::IsMember(words));
+}
+
+void add_kv_event_options(CLI::App& command, KvPublisherOptions& events) {
+  command.add_option("--kv-events", events.events,
+                     "Publish cache events on this ZeroMQ endpoint: one with a * or :: "
+                     "(tcp://*:5557) is listened on, another one is connected to");
+  command.add_option("--kv-replay", events.replay,
+                     "Listen here for questions for missed events (tcp://*:5558)");
+  command.add_option("--kv-topic", events.topic, "Topic of the events; default: empty");
+  add_choice(command, "--kv-layout", events.layout,
+             {{"map", KvLayout::kMap}, {"array", KvLayout::kArray}},
+             "Of the events: map (default; vLLM's since 0.23) or array (before)");
+  add_choice(command, "--kv-hashes", events.hashes,
+             {{"int", KvHashes::kNumbers}, {"bytes", KvHashes::kBytes}},
+             "How blocks are named: int (default) or bytes");
+  for (const char* flag : {"--kv-replay", "--kv-topic", "--kv-layout", "--kv-hashes"}) {
+    command.get_option(flag)->needs("--kv-events");
+  }
 }
 
 }  // namespace
@@ -104,6 +141,7 @@ void add_replica_command(CLI::App& app) {
                    "Tokens per event of a stream, after the first")
       ->check(CLI::Range(1U, 100'000U))
       ->capture_default_str();
+  add_kv_event_options(*command, flags->options.kv_events);
   command->add_flag("--enable-request-id-headers", flags->options.request_id_headers,
                     "Return a request's x-request-id");
   command->callback([flags] { run_replica(*flags); });

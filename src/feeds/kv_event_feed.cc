@@ -16,10 +16,10 @@
 #include <zmq.h>
 
 #include "base/log.h"
-#include "feeds/zmq_socket.h"
 #include "http/url.h"
 #include "kv_events/event_decoder.h"
 #include "net/reactor.h"
+#include "net/zmq_socket.h"
 
 namespace pointsman {
 namespace {
@@ -99,7 +99,7 @@ class KvEventFeed::Loop {
       const Result<void> bound = socket->bind(ranked_endpoint(options_.bind, rank));
       if (!bound) return bound.error();
       if (const Result<void> done = socket->subscribe(options_.topic); !done) return done.error();
-      bound_endpoints_.push_back(socket->bound_endpoint());
+      bound_endpoints_.push_back(socket->endpoint());
       bound_.push_back(std::move(socket));
     }
     thread_ = std::thread([this] { run(); });

@@ -11,13 +11,22 @@ EngineDriver::EngineDriver(asio::io_context& io, const sim::EngineConfig& config
   assert(speed > 0);
 }
 
+void EngineDriver::watch_cache(OnCache on_cache) {
+  engine_.note_kv_changes();
+  on_cache_ = std::move(on_cache);
+}
+
 void EngineDriver::submit(const sim::EngineRequest& request) {
   engine_.submit(request);
   wake();
 }
 
 bool EngineDriver::cancel(sim::RequestId id) {
-  return engine_.cancel(id);
+  const bool cancelled = engine_.cancel(id);
+  // A step under way tells when it ends. Of one to come nobody knows when: the engine may be
+  // paused.
+  if (on_cache_ && !engine_.in_step() && !reporting_) on_cache_(engine_.take_kv_changes());
+  return cancelled;
 }
 
 void EngineDriver::pause(bool paused) {
@@ -44,7 +53,9 @@ void EngineDriver::finish() {
   late_ += std::chrono::steady_clock::now() - step_end_;
   ++steps_;
   reporting_ = true;
-  for (const sim::EngineEvent& event : engine_.finish_step()) on_event_(event);
+  const std::vector<sim::EngineEvent>& events = engine_.finish_step();
+  if (on_cache_) on_cache_(engine_.take_kv_changes());
+  for (const sim::EngineEvent& event : events) on_event_(event);
   reporting_ = false;
   begin(step_end_);
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "base/time.h"
 #include "net/asio.h"
@@ -18,14 +19,22 @@ namespace pointsman {
 class EngineDriver {
  public:
   using OnEvent = std::function<void(const sim::EngineEvent&)>;
+  using OnCache = std::function<void(std::span<const sim::ChainRun>)>;
 
   // `speed` > 0: engine seconds per second. `on_event` must not destroy the driver.
   EngineDriver(asio::io_context& io, const sim::EngineConfig& config, double speed,
                OnEvent on_event);
 
+  // After each step, before its events, and where a request is cancelled between steps: what has
+  // changed in the KV cache since the last time, as KvModel::take_changes() says it; often nothing.
+  // To be called before the first request.
+  void watch_cache(OnCache on_cache);
+
   // The request's first step begins after the one under way.
   void submit(const sim::EngineRequest& request);
   bool cancel(sim::RequestId id);
+  // As EngineModel's.
+  bool reset_cache() { return engine_.reset_cache(); }
 
   // A paused engine finishes the step under way and begins no other: requests hang.
   void pause(bool paused);
@@ -50,6 +59,7 @@ class EngineDriver {
   sim::EngineModel engine_;
   const double speed_;
   const OnEvent on_event_;
+  OnCache on_cache_;
   asio::steady_timer timer_;
   SteadyTime step_end_;
   Duration late_{};  // sum over all steps

@@ -22,6 +22,7 @@ struct Replica::Part {
   std::uint32_t output_tokens = 0;
   bool stops = false;  // ends by itself, not at the client's limit
   std::uint32_t cached = 0;
+  std::vector<std::uint64_t> blocks{};  // of prompt and answer, where their events are published
   TimePoint last_token{};
   std::string text{};  // the whole answer, or of a stream what is not yet sent
 };

@@ -62,12 +62,21 @@ Replica::Replica(Reactor& reactor, ReplicaOptions options)
               [this](const sim::EngineEvent& event) { on_event(event); }),
       server_(reactor, server_options(), [this](HttpRequest request, const HttpResponse& response) {
         handle(std::move(request), response);
-      }) {}
+      }) {
+  if (options_.kv_events.events.empty()) return;
+  kv_publisher_ = std::make_unique<KvPublisher>(reactor.io(), options_.kv_events);
+  driver_.watch_cache([this](std::span<const sim::ChainRun> changes) {
+    kv_publisher_->publish(kv_journal_.take(changes));
+  });
+}
 
 Replica::~Replica() = default;
 
 Result<void> Replica::listen(std::string_view address, std::uint16_t port) {
   address_ = address;
+  if (kv_publisher_) {
+    if (Result<void> started = kv_publisher_->start(); !started) return started;
+  }
   return server_.listen(address, port);
 }
 
@@ -143,7 +152,8 @@ void Replica::handle_api(const RequestPtr& request, const HttpResponse& response
   if (is_page(request->path)) return answer_page(*request, response);
   const std::string& path = request->path;
   const bool chat = path == "/v1/chat/completions";
-  const bool post = chat || path == "/v1/completions" || path == "/tokenize";
+  const bool post =
+      chat || path == "/v1/completions" || path == "/tokenize" || path == "/reset_prefix_cache";
   if (!post && path != "/v1/models" && path != "/version") {
     return response.send(404, kJson, R"({"detail":"Not Found"})");
   }
@@ -152,6 +162,7 @@ void Replica::handle_api(const RequestPtr& request, const HttpResponse& response
                          {{"Allow", post ? "POST" : "GET"}});
   }
   if (path == "/tokenize") return tokenize(*request, response);
+  if (path == "/reset_prefix_cache") return reset_prefix_cache(response);
   if (post) {
     return complete(*request, chat ? CompletionApi::kChat : CompletionApi::kCompletions, response,
                     fault);
@@ -179,6 +190,13 @@ void Replica::tokenize(const HttpRequest& request, const HttpResponse& response)
   }
   body.append(R"(],"token_strs":null})");
   response.send(200, kJson, body);
+}
+
+// As in the engine, the clearing is published after the next step.
+void Replica::reset_prefix_cache(const HttpResponse& response) {
+  const bool done = driver_.reset_cache();
+  if (done) kv_journal_.clear();
+  response.send(200, kJson, done ? R"({"success":true})" : R"({"success":false})");
 }
 
 std::optional<ApiError> Replica::refusal(const CompletionRequest& request) {
@@ -305,6 +323,10 @@ void Replica::submit(const ExchangePtr& exchange, const CompletionRequest& reque
 
     running_.emplace(part.id, std::pair(exchange, exchange->parts.size()));
     const std::vector<sim::ChainRun> chain = block_chain(tokens, seed);
+    if (kv_publisher_) {
+      kv_journal_.enter(chain, tokens, request.cache_salt);
+      for (const sim::ChainRun& run : chain) part.blocks.push_back(run.id);
+    }
     const sim::EngineRequest work{.id = part.id,
                                   .prompt_tokens = part.prompt_tokens,
                                   .output_tokens = output,
@@ -357,6 +379,7 @@ void Replica::on_finished(const ExchangePtr& exchange, const sim::EngineEvent& e
   const Part& finished = exchange->parts[running_.at(event.request).second];
   ++(finished.stops ? counts_.finished_stop : counts_.finished_length);
   counts_.e2e.add(to_seconds(reactor_.now() - exchange->arrived) * driver_.speed());
+  leave_cache(finished);
   running_.erase(event.request);
   if (--exchange->open > 0) return;
 
@@ -397,9 +420,15 @@ void Replica::send_event(const ExchangePtr& exchange, std::string_view event) {
   break_off(fault->then, exchange->response);
 }
 
+void Replica::leave_cache(const Part& part) {
+  if (kv_publisher_) kv_journal_.leave(part.blocks);
+}
+
 void Replica::drop(const ExchangePtr& exchange) {
   for (const Part& part : exchange->parts) {
-    if (running_.erase(part.id) > 0) driver_.cancel(part.id);
+    if (running_.erase(part.id) == 0) continue;
+    leave_cache(part);
+    driver_.cancel(part.id);
   }
   exchanges_.erase(exchange);
 }

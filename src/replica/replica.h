@@ -16,6 +16,8 @@
 #include "replica/completion_request.h"
 #include "replica/engine_driver.h"
 #include "replica/fault.h"
+#include "replica/kv_journal.h"
+#include "replica/kv_publisher.h"
 #include "replica/metrics_page.h"
 #include "replica/replica_options.h"
 
@@ -31,15 +33,19 @@ struct ReplicaStats {
 
 // A simulated vLLM server: an OpenAI-like API before the engine model, in real time.
 //
-// /v1/chat/completions, /v1/completions, /tokenize, /v1/models, /health, /ping, /version, /metrics,
-// and for tests: POST /fault adds a Fault (see fault.h), DELETE /fault forgets all, POST /state
-// changes what lasts ({"health_status": 503, "paused": true, "asleep": true, "refuse_s": 2,
-// "reset_all": true}), GET /debug/requests has the counts of what came in, and GET /debug/last the
-// last request as it came: method and target, headers, body (de-chunked).
+// /v1/chat/completions, /v1/completions, /tokenize, /v1/models, /reset_prefix_cache, /health,
+// /ping, /version, /metrics, and for tests: POST /fault adds a Fault (see fault.h), DELETE /fault
+// forgets all, POST /state changes what lasts ({"health_status": 503, "paused": true, "asleep":
+// true, "refuse_s": 2, "reset_all": true, "lose_kv_batches": 2}), GET /debug/requests has the
+// counts of what came in, and GET /debug/last the last request as it came: method and target,
+// headers, body (de-chunked).
 //
 // The answer's length is `min_tokens` where that is given and not 0 (this model ends as soon as it
 // may), else the token limit, else drawn from the prompt. A stream's head leaves at once; the event
 // with the role leaves with the first token.
+//
+// Where told to, it publishes what its KV cache stores and drops, after each step and before the
+// step's answers leave.
 //
 // For the reactor's thread; the destructor also after the reactor has stopped.
 class Replica {
@@ -52,6 +58,8 @@ class Replica {
   // Port 0: any free one, see port().
   Result<void> listen(std::string_view address, std::uint16_t port);
   [[nodiscard]] std::uint16_t port() const { return server_.port(); }
+  // Its cache events, where they are on.
+  [[nodiscard]] const KvPublisher* kv_publisher() const { return kv_publisher_.get(); }
 
   // RST on every connection and refuse new ones: what clients see when the process is killed.
   void kill() { server_.cut_all(); }
@@ -79,6 +87,7 @@ class Replica {
                 const std::optional<Fault>& fault);
   void tokenize(const HttpRequest& request, const HttpResponse& response);
   [[nodiscard]] std::optional<ApiError> refusal(const CompletionRequest& request);
+  void reset_prefix_cache(const HttpResponse& response);
   void submit(const ExchangePtr& exchange, const CompletionRequest& request);
 
   void on_event(const sim::EngineEvent& event);
@@ -86,6 +95,8 @@ class Replica {
                       const sim::EngineEvent& event);
   void on_finished(const ExchangePtr& exchange, const sim::EngineEvent& event);
   void send_event(const ExchangePtr& exchange, std::string_view event);
+  // The part's request is over.
+  void leave_cache(const Part& part);
   // Takes the exchange's requests out of the engine. Its answer is not touched.
   void drop(const ExchangePtr& exchange);
 
@@ -108,6 +119,8 @@ class Replica {
   const ReplicaOptions options_;
   const std::int64_t started_;  // seconds since 1970
   EngineDriver driver_;
+  KvJournal kv_journal_;                       // only with a publisher
+  std::unique_ptr<KvPublisher> kv_publisher_;  // null: no cache events
   HttpServer server_;
   std::string address_;  // listened on, to do it again after a refusal
   FaultQueue faults_;

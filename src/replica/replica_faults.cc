@@ -103,6 +103,9 @@ void Replica::change_state(std::string_view body, const HttpResponse& response) 
       ok = value.get(refuse_s) == simdjson::SUCCESS && refuse_s > 0 && refuse_s <= 86'400;
     } else if (key == "reset_all") {
       ok = value.get(reset_all) == simdjson::SUCCESS;
+    } else if (key == "lose_kv_batches") {
+      ok = kv_publisher_ && value.get(number) == simdjson::SUCCESS;
+      if (ok) kv_publisher_->lose(number);
     } else {
       ok = false;
     }
@@ -146,6 +149,10 @@ std::string Replica::debug_page() const {
   field("connections", server_.connections());
   field("running", engine.running);
   field("waiting", engine.waiting);
+  if (kv_publisher_) {
+    field("kv_batches", kv_publisher_->published());
+    field("kv_blocks", kv_journal_.held());
+  }
   out.push_back('}');
   return out;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "replica/kv_publisher.h"
 #include "sim/engine_config.h"
 
 namespace pointsman {
@@ -15,6 +16,7 @@ struct ReplicaOptions {
   std::uint32_t max_num_queued_reqs = 0;  // above it, 503; 0: no limit
   std::uint32_t stream_interval = 1;      // tokens in an event after the first, >= 1
   bool request_id_headers = false;        // return x-request-id, as vLLM does where told to
+  KvPublisherOptions kv_events;           // no endpoint: none
 };
 
 }  // namespace pointsman

@@ -92,6 +92,12 @@ void EngineModel::clear() {
   in_step_ = false;
 }
 
+bool EngineModel::reset_cache() {
+  if (kv_.referenced() > 0) return false;
+  kv_.clear();
+  return true;
+}
+
 std::optional<EngineTime> EngineModel::begin_step() {
   assert(!in_step_);
   if (idle()) return std::nullopt;

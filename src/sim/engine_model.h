@@ -96,6 +96,9 @@ class EngineModel {
   // counters go on.
   void clear();
 
+  // Forgets what is cached. False, and nothing is done, while a request holds blocks.
+  bool reset_cache();
+
   // Schedules a step, and says how long it takes. Nothing where there is nothing to do: the driver
   // then waits for the next submit(). Not again before finish_step().
   [[nodiscard]] std::optional<EngineTime> begin_step();

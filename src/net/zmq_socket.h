@@ -30,6 +30,8 @@ class ZmqSocket {
   enum class Kind {
     kSubscriber,  // takes what publishers send
     kDealer,      // asks, and takes any number of answers
+    kPublisher,   // sends to all who have subscribed
+    kRouter,      // is asked; a message's first frame says by whom, or is for whom
   };
   ZmqSocket(const ZmqContext& context, Kind kind);
   ~ZmqSocket();
@@ -42,16 +44,20 @@ class ZmqSocket {
   Result<void> bind(const std::string& endpoint);
   // The messages whose first frame begins so.
   Result<void> subscribe(std::string_view topic);
-  // The endpoint that was bound, with the port that was found for port 0 or *.
-  [[nodiscard]] std::string bound_endpoint() const;
+  // What was bound or connected to last, with the port that was found for port 0 or *.
+  [[nodiscard]] std::string endpoint() const;
 
-  // False where nobody is connected, or cannot take it now.
+  // False where nobody is connected, or cannot take it now. A publisher's messages are dropped for
+  // a subscriber that is too slow, and send() does not say so.
   bool send(const std::vector<std::string_view>& frames);
   // The next message's frames; false where there is none. Frames beyond kMostFrames are dropped.
   bool receive(std::vector<std::string>& frames);
   static constexpr std::size_t kMostFrames = 8;
 
   [[nodiscard]] void* handle() const { return handle_; }
+  // Becomes readable when something may have come. Edge-triggered: receive() until there is nothing
+  // more, then wait. It stays the socket's.
+  [[nodiscard]] int descriptor() const;
 
  private:
   void* handle_;

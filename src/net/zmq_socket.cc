@@ -1,4 +1,4 @@
-#include "feeds/zmq_socket.h"
+#include "net/zmq_socket.h"
 
 #include <zmq.h>
 
@@ -7,8 +7,13 @@ namespace {
 
 // A batch of events of a large engine has some ten KiB; larger messages are no batches.
 constexpr std::int64_t kMaxMessage = std::int64_t{16} << 20;
-constexpr int kMaxQueued = 10'000;   // messages that may wait in a socket; more are dropped
-constexpr int kMaxSockets = 65'535;  // of a context
+// What a router socket is asked is a number; ZeroMQ's own greeting fits as well.
+constexpr std::int64_t kMaxQuestion = 1'024;
+constexpr int kMaxQueued = 10'000;  // messages that may wait in a socket; more are dropped
+// Messages that may wait for one peer that does not read; it gets no more.
+constexpr int kMaxUnsent = 1'000;
+constexpr int kMaxUnsentAnswers = 20'000;  // likewise of a router socket, which answers with many
+constexpr int kMaxSockets = 65'535;        // of a context
 constexpr int kReconnectMs = 100;
 constexpr int kMaxReconnectMs = 2'000;
 // Connections that have died without a word are noticed, and made again.
@@ -17,6 +22,20 @@ constexpr int kHeartbeatTimeoutMs = 15'000;
 
 Error zmq_error(const std::string& what) {
   return {ErrorKind::kFault, what + ": " + zmq_strerror(zmq_errno())};
+}
+
+int type_of(ZmqSocket::Kind kind) {
+  switch (kind) {
+    case ZmqSocket::Kind::kSubscriber:
+      return ZMQ_SUB;
+    case ZmqSocket::Kind::kDealer:
+      return ZMQ_DEALER;
+    case ZmqSocket::Kind::kPublisher:
+      return ZMQ_PUB;
+    case ZmqSocket::Kind::kRouter:
+      return ZMQ_ROUTER;
+  }
+  return -1;  // which no socket is made of
 }
 
 template <typename T>
@@ -35,11 +54,15 @@ ZmqContext::~ZmqContext() {
 }
 
 ZmqSocket::ZmqSocket(const ZmqContext& context, Kind kind)
-    : handle_(zmq_socket(context.handle(), kind == Kind::kSubscriber ? ZMQ_SUB : ZMQ_DEALER)) {
+    : handle_(zmq_socket(context.handle(), type_of(kind))) {
   set(handle_, ZMQ_LINGER, 0);
   set(handle_, ZMQ_IPV6, 1);
-  set(handle_, ZMQ_MAXMSGSIZE, kMaxMessage);
+  const bool answers = kind == Kind::kRouter;
+  set(handle_, ZMQ_MAXMSGSIZE, answers ? kMaxQuestion : kMaxMessage);
   set(handle_, ZMQ_RCVHWM, kMaxQueued);
+  set(handle_, ZMQ_SNDHWM, answers ? kMaxUnsentAnswers : kMaxUnsent);
+  // So that send() fails for a peer that is gone or does not read, where ZeroMQ would say nothing.
+  if (answers) set(handle_, ZMQ_ROUTER_MANDATORY, 1);
   set(handle_, ZMQ_IMMEDIATE, 1);
   set(handle_, ZMQ_RECONNECT_IVL, kReconnectMs);
   set(handle_, ZMQ_RECONNECT_IVL_MAX, kMaxReconnectMs);
@@ -69,11 +92,17 @@ Result<void> ZmqSocket::subscribe(std::string_view topic) {
   return {};
 }
 
-std::string ZmqSocket::bound_endpoint() const {
+std::string ZmqSocket::endpoint() const {
   char endpoint[256] = {};
   std::size_t size = sizeof(endpoint);
   if (zmq_getsockopt(handle_, ZMQ_LAST_ENDPOINT, endpoint, &size) != 0) return {};
   return endpoint;
+}
+
+int ZmqSocket::descriptor() const {
+  int descriptor = -1;
+  std::size_t size = sizeof(descriptor);
+  return zmq_getsockopt(handle_, ZMQ_FD, &descriptor, &size) == 0 ? descriptor : -1;
 }
 
 bool ZmqSocket::send(const std::vector<std::string_view>& frames) {
