@@ -36,13 +36,20 @@ struct Spread {
   double half = 0;
 };
 
+bool all_equal(std::span<const double> values) {
+  return std::all_of(values.begin(), values.end(),
+                     [&](double value) { return value == values.front(); });
+}
+
 Spread spread(std::span<const double> values) {
   if (values.empty()) return {};
+  // What is set and not measured has the same value in every run. It is given back to the last
+  // bit: a sum of twenty times 0.2, or a logarithm and back, would show as 0.20000000000000004.
+  if (all_equal(values)) return {values.front(), values.size() == 1 ? kUnknown : 0.0};
   const auto count = static_cast<double>(values.size());
   double mean = 0;
   for (const double value : values) mean += value;
   mean /= count;
-  if (values.size() == 1) return {mean, kUnknown};
   double squares = 0;
   for (const double value : values) squares += (value - mean) * (value - mean);
   const double deviation = std::sqrt(squares / (count - 1));
@@ -76,12 +83,12 @@ Estimate arithmetic_mean(std::span<const double> values) {
 }
 
 Estimate geometric_mean(std::span<const double> values) {
+  if (all_equal(values)) return arithmetic_mean(values);
   std::vector<double> logarithms;
   for (const double value : values) {
     if (!(value > 0)) return arithmetic_mean(values);
     logarithms.push_back(std::log(value));
   }
-  if (logarithms.empty()) return {};
   return from_logarithms(logarithms);
 }
 

@@ -47,6 +47,17 @@ TEST(ArithmeticMean, OneValueTellsNothingOfItsSpread) {
   EXPECT_EQ(arithmetic_mean({}), Estimate{});
 }
 
+TEST(Means, OfWhatIsSetAreTheValueItself) {
+  for (const double value : {0.05, 0.2, 0.3, 1.5, 7.15}) {
+    for (const std::size_t runs : {2, 3, 20, 60}) {
+      const std::vector<double> values(runs, value);
+      const Estimate itself{value, value, value};
+      EXPECT_EQ(arithmetic_mean(values), itself) << runs;
+      EXPECT_EQ(geometric_mean(values), itself) << runs;
+    }
+  }
+}
+
 TEST(GeometricMean, IsTheMeanOfLogarithms) {
   const Estimate estimate = geometric_mean(std::vector<double>{1, 10, 100});
   EXPECT_NEAR(estimate.mean, 10, 1e-12);
