@@ -10,7 +10,7 @@ import pytest
 
 from support.processes import POINTSMAN, Listening
 from support.router import Router
-from support.wire import Client
+from support.wire import Client, Replica
 
 SPEED = 50  # Engine seconds per second.
 REPLICAS = 4
@@ -131,6 +131,28 @@ def test_tune_and_calibrate_take_it(log, tmp_path):
     plain = simulate("calibrate", path)
     assert plain.returncode == 1
     assert f"{SESSIONS * TURNS} were not streamed" in plain.stderr
+
+
+def test_logs_of_several_routers_go_together_where_they_have_the_same_key(tmp_path):
+    """Whatever the seeds of the routers, and though each starts its numbers and hashes anew."""
+    told, text = {}, words_of(random.Random(7), 200)
+    body = {"model": "m1", "messages": [{"role": "user", "content": text}], "max_tokens": 9}
+    for name, key, seed in (("a", "k", 1), ("b", "k", 2), ("c", "another", 1)):
+        path = tmp_path / f"{name}.log"
+        settings = {"decision_log": {"path": str(path), "key": key}, "seed": seed}
+        with Replica() as replica, Router([replica], policy="least_work", **settings) as router:
+            router.wait_models()
+            with Client(router.url) as client:
+                client.post(
+                    "/v1/chat/completions", json.dumps(body).encode(), [("x-session-id", "one")]
+                )
+                assert client.response().status == 200
+            router.stop()
+        line = json.loads(path.read_text().splitlines()[1])
+        assert line["blocks"] > 3
+        told[name] = line["session"], line["hashes"]
+    assert told["a"] == told["b"]
+    assert told["a"][0] != told["c"][0] and told["a"][1] != told["c"][1]
 
 
 def test_a_broken_line_is_told_with_its_place(log, tmp_path):
