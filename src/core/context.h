@@ -7,6 +7,7 @@
 #include "base/rng.h"
 #include "base/time.h"
 #include "core/decision.h"
+#include "core/engine_caches.h"
 #include "core/features.h"
 #include "core/ledger.h"
 #include "core/prefix_index.h"
@@ -38,6 +39,11 @@ struct Context {
   // By ReplicaIndex: how far it is believed to have cached what was sent there, see
   // core/prefix_trust.h; it is in the matched blocks already. Empty: fully.
   std::span<const float> believed_shares{};
+  // Of the replicas that it trusts, what they hold of this prompt is by their engines' own word.
+  // Null: of none, as without token ids.
+  const EngineCaches* engine_caches = nullptr;
+  // The matches are those of an index that several routers share (core/prefix_source.h).
+  bool shared_index = false;
   // Stages may say why; the last word wins.
   Reason reason = Reason::kPolicy;
 
@@ -51,6 +57,11 @@ struct Context {
   // The share of what was sent to the replica that is believed to be cached there, in [0, 1].
   [[nodiscard]] double believed_share(ReplicaIndex replica) const {
     return replica < believed_shares.size() ? double{believed_shares[replica]} : 1.0;
+  }
+  // Whether what other routers sent to the replica is in its matched blocks too: what is not found
+  // there is not cached there.
+  [[nodiscard]] bool knows_cache(ReplicaIndex replica) const {
+    return shared_index || (engine_caches != nullptr && engine_caches->trusted(replica));
   }
   // Tokens of the replica's KV cache: as reported last, else as configured; 0: unknown.
   [[nodiscard]] std::uint64_t kv_capacity(ReplicaIndex replica) const {

@@ -101,7 +101,9 @@ Decision Router::decide(const Features& features, const FleetView& fleet,
                   .limits = options_.saturation,
                   .now = now,
                   .rng = rng_,
-                  .believed_shares = prefix_trust_.shares()};
+                  .believed_shares = prefix_trust_.shares(),
+                  .engine_caches = exact_blocks(features).empty() ? nullptr : &engine_caches_,
+                  .shared_index = options_.prefixes != nullptr};
 
   if (pin_holds) {
     decision.order[0] = *pinned;

@@ -86,7 +86,7 @@ std::vector<Arm> option_arms() {
   static constexpr std::pair<const char*, double> kChanges[] = {
       {"private_weight", 1}, {"private_weight", 2}, {"private_weight", 6},  {"shared_weight", 3},
       {"base_tokens", 100},  {"decode_tokens", 0},  {"decode_tokens", 256}, {"kv_weight", 0},
-      {"speed_gain", 0},     {"choices", 4},        {"home_trust", 0.95}};
+      {"speed_gain", 0},     {"choices", 4}};
   std::vector<Arm> arms;
   for (const auto& [option, value] : kChanges) {
     Arm arm = best();

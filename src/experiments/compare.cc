@@ -132,11 +132,7 @@ Arm preset_arm(std::string_view preset, std::string_view label, OptionMap option
 Arm configured(Arm arm, const Scenario& scenario) {
   const std::uint32_t balancers = arm.balancers.value_or(scenario.balancers.count);
   if (arm.policy.preset != "least_work" || balancers < 2) return arm;
-  OptionMap& options = arm.policy.options;
-  set_default(options, "routers", balancers);
-  if (arm.index.value_or(scenario.balancers.index) != IndexKind::kOwn) {
-    set_default(options, "home_trust", 0);
-  }
+  set_default(arm.policy.options, "routers", balancers);
   return arm;
 }
 

@@ -22,8 +22,7 @@ namespace pointsman::sim {
                              OptionMap options = {});
 
 // The arm with the options that docs/concepts/least_work.md asks for before that scenario:
-// `least_work` of several balancers is told their number (`routers`), and to do without homes
-// (`home_trust: 0`) where their index knows what the others sent. An option that the arm gives
+// `least_work` of several balancers is told their number (`routers`). An option that the arm gives
 // stays.
 [[nodiscard]] Arm configured(Arm arm, const Scenario& scenario);
 

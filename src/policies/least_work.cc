@@ -60,7 +60,7 @@ ReplicaIndex LeastWork::home(const Context& context, std::span<const ReplicaInde
   }
   std::array<ReplicaIndex, 1> first{kNoReplica};
   rendezvous(session, candidates, context.replicas, first);
-  return first[0];
+  return context.knows_cache(first[0]) ? kNoReplica : first[0];
 }
 
 double LeastWork::slowness(ReplicaIndex replica, double weight) const {

@@ -36,7 +36,7 @@ namespace pointsman {
 // private tokens at the session's home weigh less, by `home_trust`: all routers compute the same
 // home (by rendezvous hashing, see core/session_ring.h), so what the others were sent of the
 // session most likely lies there; by as much of it as is believed to stay cached. A home with much
-// work before it loses all the same.
+// work before it loses all the same, and where it is known what lies there, no home is guessed.
 //
 // Ties go to a replica with a fresh reading (of KV use or queue) before one without, then to fewer
 // own requests in flight, then to private chance (ties broken by numbers that routers share would
@@ -82,7 +82,7 @@ class LeastWork final : public CostScorer {
           Field{"routers", &Options::routers, 1U, 1'000U, "routers in front of the same replicas"},
           Field{"home_trust", &Options::home_trust, 0.0, 1.0,
                 "of several routers: share of a session's unknown tokens taken to be cached at its "
-                "home; 0 where the index knows what other routers sent"},
+                "home, where no engine's events tell"},
           Field{"kv_weight", &Options::kv_weight, 0.0, 1e9,
                 "cost of KV use beyond the knee, in tokens of prefill per whole cache"},
           Field{"kv_knee", &Options::kv_knee, 0.0, 2.0,

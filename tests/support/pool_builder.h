@@ -115,7 +115,8 @@ class PoolBuilder {
             .shared_blocks = shared_blocks,
             .limits = limits,
             .now = now,
-            .rng = rng};
+            .rng = rng,
+            .engine_caches = engine_caches};
   }
 
   // The policy's choice; nothing is booked. "" where there is none.
@@ -175,6 +176,7 @@ class PoolBuilder {
   Features features;
   SaturationLimits limits;
   std::uint32_t shared_blocks = 0;
+  const EngineCaches* engine_caches = nullptr;
   TimePoint now{std::chrono::hours(1)};
   Rng rng{1};
   Reason reason = Reason::kPolicy;  // of the last choice

@@ -92,14 +92,8 @@ TEST(Compare, LeastWorkOfSeveralBalancersIsToldOfThem) {
   Scenario scenario = small();
   scenario.balancers.count = 4;
   const auto options = [&](const Arm& arm) { return configured(arm, scenario).policy.options; };
-  const OptionMap own{{"routers", 4.0}};
-  const OptionMap common{{"routers", 4.0}, {"home_trust", 0.0}};
   Arm arm = preset_arm("least_work", "");
-  EXPECT_EQ(options(arm), own);
-  for (const IndexKind index : {IndexKind::kShared, IndexKind::kExact}) {
-    arm.index = index;
-    EXPECT_EQ(options(arm), common);
-  }
+  EXPECT_EQ(options(arm), (OptionMap{{"routers", 4.0}}));
   EXPECT_EQ(options(preset_arm("session_affinity", "")), OptionMap());
   arm.policy.options = {{"home_trust", 0.5}};
   EXPECT_EQ(options(arm), (OptionMap{{"home_trust", 0.5}, {"routers", 4.0}})) << "what it gives";

@@ -163,6 +163,36 @@ TEST(LeastWork, AHomeHasNoSayWhereThereIsOneRouterOrThePrefixIsKnown) {
   EXPECT_DOUBLE_EQ(keys[3][0], 400 + 3 * 584);
 }
 
+TEST(LeastWork, NoHomeIsGuessedWhereItsEngineTellsWhatItHolds) {
+  PoolBuilder pool;
+  pool.features.prompt_tokens = 1'000;
+  pool.features.session_key = 0x9e37'79b9'7f4a'7c15ULL;
+  for (const char* name : {"a", "b", "c", "d"}) pool.add(name);
+  const ReplicaIndex home = pool.index(home_of(pool, pool.features.session_key));
+  LeastWork::Options options;
+  options.routers = 2;
+  options.home_trust = 0.75;
+  LeastWork scorer(options);
+  const std::vector<ReplicaIndex> all = {0, 1, 2, 3};
+  const auto home_cost = [&](const Context& context) {
+    std::vector<CostKeys> keys(4);
+    scorer.cost(context, all, keys);
+    return keys[home][0];
+  };
+  EngineCaches caches({});
+  pool.engine_caches = &caches;
+  EXPECT_DOUBLE_EQ(home_cost(pool.context()), 400 + 3 * 1'000 * 0.25) << "it tells nothing";
+  caches.set_trust((home + 1) % 4, Trust::kTrusted);
+  EXPECT_DOUBLE_EQ(home_cost(pool.context()), 400 + 3 * 1'000 * 0.25) << "another one does";
+  caches.set_trust(home, Trust::kTrusted);
+  EXPECT_DOUBLE_EQ(home_cost(pool.context()), 400 + 3 * 1'000);
+  caches.set_trust(home, Trust::kGap);
+  EXPECT_DOUBLE_EQ(home_cost(pool.context()), 400 + 3 * 1'000 * 0.25);
+  Context context = pool.context();
+  context.shared_index = true;
+  EXPECT_DOUBLE_EQ(home_cost(context), 400 + 3 * 1'000);
+}
+
 TEST(LeastWork, AHomeWithMuchWorkBeforeItIsLeft) {
   PoolBuilder pool;
   pool.features.prompt_tokens = 1'000;
