@@ -50,7 +50,7 @@ EngineCaches::EngineCaches(const Options& options) : options_(options) {}
 // --- What the engines say
 
 bool EngineCaches::store(const EngineCache& cache, std::optional<BlockHash> before,
-                         std::span<const BlockHash> blocks) {
+                         std::span<const BlockHash> blocks, std::vector<BlockHash>* again) {
   sweep(kSweepBlocks);
   if (cache.rank >= kMaxRanks || blocks.empty()) return true;
   ReplicaState* const state = state_of(cache.replica);
@@ -89,7 +89,10 @@ bool EngineCaches::store(const EngineCache& cache, std::optional<BlockHash> befo
       overflow(cache.replica);
       return false;
     }
-    if (added == HolderTable::Added::kHeld) continue;
+    if (added == HolderTable::Added::kHeld) {
+      if (again != nullptr) again->push_back(block);
+      continue;
+    }
     ++bank.units[place].blocks[tier];
     ++blocks_;
   }

@@ -93,11 +93,11 @@ class EngineCaches {
   // --- What the engines say. Replicas and ranks beyond their limits are left out.
 
   // The cache now holds `blocks`, consecutive ones of a chain; `before` is the block before the
-  // first of them, nothing where they begin a prompt. Blocks that it holds already are held once.
-  // False: there was no room. Then the replica's blocks are forgotten, it is not trusted, and what
-  // else it stores is passed over (false again) until forget_blocks().
+  // first of them, nothing where they begin a prompt. Blocks that it holds already are held once,
+  // and appended to `again`. False: there was no room. Then the replica's blocks are forgotten, it
+  // is not trusted, and what else it stores is passed over (false again) until forget_blocks().
   bool store(const EngineCache& cache, std::optional<BlockHash> before,
-             std::span<const BlockHash> blocks);
+             std::span<const BlockHash> blocks, std::vector<BlockHash>* again = nullptr);
 
   // The cache no longer holds `blocks`; those that it does not hold are passed over. `tails`: after
   // this call the rank holds nothing behind any of them, in whatever tier. Without it answers are

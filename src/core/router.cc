@@ -33,6 +33,30 @@ float in_range(float value, float low, float high) {
   return value >= low && value <= high ? value : Signals::kUnknown;
 }
 
+// An engine finds whole blocks of its own and always computes the last one. Where those are longer
+// than the index's, a prompt that parts from a cached one within a block of the engine has matched
+// beyond what will be found.
+void round_to_engine_blocks(const Features& features, std::span<const Signals> signals,
+                            PrefixMatches& matches) {
+  if (features.exact_blocks == 0 || features.prompt_tokens == 0) return;
+  bool any_zero = false;
+  for (PrefixMatches::Holder& holder : matches.holders) {
+    const std::uint32_t engine_block = signals[holder.replica].block_tokens;
+    if (engine_block <= features.block_tokens || engine_block % features.block_tokens != 0 ||
+        holder.blocks > features.exact_blocks) {
+      continue;
+    }
+    const std::uint32_t each = engine_block / features.block_tokens;
+    const std::uint32_t whole =
+        std::min(holder.blocks / each, (features.prompt_tokens - 1) / engine_block);
+    holder.blocks = whole * each;
+    any_zero = any_zero || whole == 0;
+  }
+  if (!any_zero) return;
+  std::erase_if(matches.holders,
+                [](const PrefixMatches::Holder& holder) { return holder.blocks == 0; });
+}
+
 constexpr float kMostRequests = 1e6F;
 constexpr float kMostTokens = 1e12F;
 
@@ -349,6 +373,7 @@ void Router::look_up_prefix(const Features& features, TimePoint now) {
     const std::span<const BlockHash> exact = exact_blocks(features);
     if (!exact.empty() && engine_caches_.any_trusted()) apply_engine_caches(exact, now);
   }
+  round_to_engine_blocks(features, signals_, matches_);
   if (prefix_trust_.any_doubted()) apply_trust(features);
   for (const PrefixMatches::Holder& holder : matches_.holders) {
     assert(holder.replica < matched_blocks_.size());

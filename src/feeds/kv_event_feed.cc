@@ -181,7 +181,8 @@ class KvEventFeed::Loop::Publisher : public CacheChanges {
  public:
   Publisher(Loop& loop, Member& member, std::uint16_t rank);
 
-  void store(Tier tier, std::optional<BlockHash> before, std::span<const BlockHash> keys) override;
+  void store(Tier tier, std::optional<BlockHash> before, std::span<const BlockHash> keys,
+             std::vector<BlockHash>& again) override;
   void remove(Tier tier, std::span<const BlockHash> keys, bool tails) override;
   void clear() override;
 
@@ -257,12 +258,13 @@ KvEventFeed::Loop::Publisher::Publisher(Loop& loop, Member& member, std::uint16_
 }
 
 void KvEventFeed::Loop::Publisher::store(Tier tier, std::optional<BlockHash> before,
-                                         std::span<const BlockHash> keys) {
+                                         std::span<const BlockHash> keys,
+                                         std::vector<BlockHash>& again) {
   const EngineCache cache{member_.index, rank_, tier};
   while (!keys.empty() && !member_.crowded_out) {
     const auto slice = keys.first(std::min(kSlice, keys.size()));
     const bool kept = loop_.router_.with(
-        [&](Router& router) { return router.engine_caches().store(cache, before, slice); });
+        [&](Router& router) { return router.engine_caches().store(cache, before, slice, &again); });
     before = slice.back();
     keys = keys.subspan(slice.size());
     if (kept) continue;

@@ -67,6 +67,8 @@ class BlockTable {
   }
   [[nodiscard]] Facts facts(Place place) const;
   void set_facts(Place place, const Facts& facts);
+  // Whether no block is before this one.
+  [[nodiscard]] bool begins_prompt(Place place) const { return parents_[place] == 0; }
   // Where the block before this one is, if it is there.
   [[nodiscard]] std::optional<Place> parent(Place place) const;
 

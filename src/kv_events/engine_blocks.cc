@@ -63,7 +63,7 @@ Tier tier_of(std::string_view medium) {
 }
 
 EngineBlocks::EngineBlocks(const TokenChain& chain, TableBudget& budget, const Options& options)
-    : chain_(chain), budget_(budget), options_(options) {}
+    : chain_(chain), budget_(budget), options_(options), shared_(budget) {}
 
 void EngineBlocks::apply(const KvEvent& event, CacheChanges& changes) {
   switch (event.type) {
@@ -80,6 +80,7 @@ void EngineBlocks::apply(const KvEvent& event, CacheChanges& changes) {
 
 void EngineBlocks::clear(CacheChanges& changes) {
   if (table_) table_->clear();
+  shared_.clear();
   gpu_blocks_ = 0;
   other_blocks_ = 0;
   changes.clear();
@@ -87,6 +88,7 @@ void EngineBlocks::clear(CacheChanges& changes) {
 
 void EngineBlocks::tell_all(CacheChanges& changes) {
   if (!table_) return;
+  shared_.clear();
   done_.assign(table_->capacity(), false);
   table_->for_each([&](BlockTable::Place place) {
     // What is before a block is told before it.
@@ -101,7 +103,7 @@ void EngineBlocks::tell_all(CacheChanges& changes) {
       const std::span<const BlockHash> keys = emitted(next);
       if (keys.empty()) continue;
       for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kDisk}) {
-        if (in_tier(facts, tier)) changes.store(tier, before(next, tier), keys);
+        if (in_tier(facts, tier)) tell_stored(tier, before(next, tier), keys, changes);
       }
     }
   });
@@ -260,8 +262,10 @@ std::optional<BlockHash> EngineBlocks::before(const Link& from, Tier tier) const
 }
 
 std::optional<BlockHash> EngineBlocks::before(BlockTable::Place place, Tier tier) {
+  if (table_->begins_prompt(place)) return std::nullopt;
   const std::optional<BlockTable::Place> parent = table_->parent(place);
-  if (!parent) return std::nullopt;
+  // The block before it is gone, and its key with it: another one that nobody holds says so.
+  if (!parent) return ~table_->keys(place).back();
   const BlockTable::Facts facts = table_->facts(*parent);
   return before(Link{table_->keys(*parent).back(), facts.phase, false, EngineHash{}, facts}, tier);
 }
@@ -273,8 +277,22 @@ void EngineBlocks::tell(const std::optional<BlockHash>& before, std::span<const 
 }
 
 void EngineBlocks::tell_stored(Tier tier, CacheChanges& changes) {
-  if (!told_.empty()) changes.store(tier, told_before_, told_);
+  if (!told_.empty()) tell_stored(tier, told_before_, told_, changes);
   told_.clear();
+}
+
+void EngineBlocks::tell_stored(Tier tier, const std::optional<BlockHash>& before,
+                               std::span<const BlockHash> keys, CacheChanges& changes) {
+  again_.clear();
+  changes.store(tier, before, keys, again_);
+  shared_.add(tier, again_);
+}
+
+// Keys of a block that is gone from the tier: those that no other one stands for go to told_.
+void EngineBlocks::take_back(Tier tier, std::span<const BlockHash> keys) {
+  for (const BlockHash key : keys) {
+    if (!shared_.take(tier, key)) told_.push_back(key);
+  }
 }
 
 // The keys that the index is told of: those at multiples of the router's block size.
@@ -306,7 +324,10 @@ void EngineBlocks::drop_everywhere(BlockTable::Place place, CacheChanges& change
   const BlockTable::Facts facts = table_->facts(place);
   const std::span<const BlockHash> keys = emitted(place);
   for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kDisk}) {
-    if (!keys.empty() && in_tier(facts, tier)) changes.remove(tier, keys, facts.children == 0);
+    if (!in_tier(facts, tier)) continue;
+    take_back(tier, keys);
+    if (!told_.empty()) changes.remove(tier, told_, facts.children == 0);
+    told_.clear();
   }
   gpu_blocks_ -= facts.copies;
   erase(place);
@@ -332,8 +353,7 @@ void EngineBlocks::remove_copy(BlockTable::Place place, Tier tier, bool& tails) 
     facts.slower[tier == Tier::kCpu ? 0 : 1] = false;
   }
   if (!in_tier(facts, tier)) {
-    const std::span<const BlockHash> keys = emitted(place);
-    told_.insert(told_.end(), keys.begin(), keys.end());
+    take_back(tier, emitted(place));
     tails = tails && facts.children == 0;
   }
   facts.held() ? table_->set_facts(place, facts) : erase(place);

@@ -14,6 +14,7 @@
 #include "core/token_chain.h"
 #include "kv_events/block_table.h"
 #include "kv_events/event_batch.h"
+#include "kv_events/shared_keys.h"
 
 namespace pointsman {
 
@@ -27,9 +28,10 @@ class CacheChanges {
  public:
   virtual ~CacheChanges() = default;
   // `keys` follow each other in a prompt, behind `before`; nothing: they begin it, or what is
-  // before them is held in this tier or a faster one.
-  virtual void store(Tier tier, std::optional<BlockHash> before,
-                     std::span<const BlockHash> keys) = 0;
+  // before them is held in this tier or a faster one. Those of them that the tier held already are
+  // appended to `again`.
+  virtual void store(Tier tier, std::optional<BlockHash> before, std::span<const BlockHash> keys,
+                     std::vector<BlockHash>& again) = 0;
   // `tails`: nothing is held behind any of them.
   virtual void remove(Tier tier, std::span<const BlockHash> keys, bool tails) = 0;
   virtual void clear() = 0;  // nothing is held in any tier
@@ -42,7 +44,9 @@ class CacheChanges {
 // A stored block is placed behind its parent, which the table knows by its hash; the first block
 // of a prompt begins a chain for its world (base model or adapter) and cache salt. The router's
 // block size need not be the engine's: a block that ends at token p makes known every multiple of
-// the router's block size that it covers, so pages of one token work as well as blocks of 32.
+// the router's block size that it covers, so pages of one token work as well as blocks of 32. A key
+// that several blocks cover, of prompts that part behind it, is held until the last of them is
+// gone.
 //
 // Left out, together with all that follows them in their prompts: blocks with a picture or an
 // unknown thing in their hash, and those of an adapter without a name. They are kept in the table,
@@ -98,7 +102,9 @@ class EngineBlocks {
   [[nodiscard]] bool only_windows() const { return !group_known_ && counts_.other_groups > 0; }
   [[nodiscard]] std::uint32_t engine_block_tokens() const { return engine_block_tokens_; }
   [[nodiscard]] std::size_t blocks() const { return table_ ? table_->size() : 0; }
-  [[nodiscard]] std::size_t bytes() const { return table_ ? table_->bytes() : 0; }
+  [[nodiscard]] std::size_t bytes() const {
+    return (table_ ? table_->bytes() : 0) + shared_.bytes();
+  }
 
  private:
   // How far a chain has come: behind a block, or at its start.
@@ -123,6 +129,9 @@ class EngineBlocks {
   [[nodiscard]] std::optional<BlockHash> before(const Link& from, Tier tier) const;
   void tell(const std::optional<BlockHash>& before, std::span<const BlockHash> keys);
   void tell_stored(Tier tier, CacheChanges& changes);
+  void tell_stored(Tier tier, const std::optional<BlockHash>& before,
+                   std::span<const BlockHash> keys, CacheChanges& changes);
+  void take_back(Tier tier, std::span<const BlockHash> keys);
   void drop_everywhere(BlockTable::Place place, CacheChanges& changes);
   void erase(BlockTable::Place place);
   void remove_copy(BlockTable::Place place, Tier tier, bool& tails);
@@ -134,6 +143,7 @@ class EngineBlocks {
   const Options options_;
   std::string world_;
   std::unique_ptr<BlockTable> table_;  // made when the engine's block size is known
+  SharedKeys shared_;
   std::size_t keys_each_ = 1;
   std::uint32_t engine_block_tokens_ = 0;
   bool group_known_ = false;
@@ -145,6 +155,7 @@ class EngineBlocks {
   // Scratch: keys to be told, which follow each other, and what is before them.
   std::vector<BlockHash> told_;
   std::optional<BlockHash> told_before_;
+  std::vector<BlockHash> again_;           // scratch of tell_stored()
   std::vector<EngineHash> behind_;         // scratch of remove()
   std::vector<bool> done_;                 // scratch of tell_all()
   std::vector<BlockTable::Place> way_up_;  // scratch of tell_all()

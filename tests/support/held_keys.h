@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <vector>
 
 #include "kv_events/engine_blocks.h"
 
@@ -13,8 +14,11 @@ namespace pointsman::test {
 // What a stream's changes add up to: the keys held in each tier.
 class HeldKeys : public CacheChanges {
  public:
-  void store(Tier tier, std::optional<BlockHash>, std::span<const BlockHash> keys) override {
-    of(tier).insert(keys.begin(), keys.end());
+  void store(Tier tier, std::optional<BlockHash>, std::span<const BlockHash> keys,
+             std::vector<BlockHash>& again) override {
+    for (const BlockHash key : keys) {
+      if (!of(tier).insert(key).second) again.push_back(key);
+    }
   }
   void remove(Tier tier, std::span<const BlockHash> keys, bool) override {
     for (const BlockHash key : keys) of(tier).erase(key);

@@ -47,8 +47,9 @@ std::vector<std::string> payloads(std::uint32_t block_tokens) {
 
 class IntoCaches : public CacheChanges {
  public:
-  void store(Tier tier, std::optional<BlockHash> before, std::span<const BlockHash> keys) override {
-    caches.store({0, 0, tier}, before, keys);
+  void store(Tier tier, std::optional<BlockHash> before, std::span<const BlockHash> keys,
+             std::vector<BlockHash>& again) override {
+    caches.store({0, 0, tier}, before, keys, &again);
   }
   void remove(Tier tier, std::span<const BlockHash> keys, bool tails) override {
     caches.remove({0, 0, tier}, keys, tails);

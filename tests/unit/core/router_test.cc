@@ -440,6 +440,36 @@ TEST_F(RouterWithEvents, TheEnginesWordBeatsWhatWasSent) {
   EXPECT_EQ(cached.missed_by_tokens, 0U);
 }
 
+// vLLM on CPUs has blocks of 32 tokens: a prompt that parts from a cached one within such a block
+// has the first half of it in the index, and none of it in the engine.
+TEST_F(RouterWithEvents, AnEngineFindsWholeBlocksOfItsOwn) {
+  make(true);
+  EngineCaches& caches = router->engine_caches();
+  caches.set_trust(1, Trust::kTrusted);
+  const auto predicted = [&](std::size_t held, std::uint32_t prompt_tokens) {
+    caches.forget_blocks(1);
+    if (held > 0) caches.store({.replica = 1}, std::nullopt, std::span(chain).first(held));
+    features.prompt_tokens = prompt_tokens;
+    const std::vector<ReplicaIndex> not_these = {0, 2};
+    Decision decision = decide(not_these);
+    const std::uint32_t tokens = decision.predicted_cached_tokens;
+    finish(decision);
+    now += seconds(60);
+    return tokens;
+  };
+  EXPECT_EQ(predicted(3, 70), 48U) << "the engine has not said how long its blocks are";
+  Signals signals;
+  signals.block_tokens = 32;
+  signals.observed_at = now;
+  signals.window = router->report_opened(1);
+  router->report_applied(1, signals);
+  EXPECT_EQ(predicted(1, 70), 0U);
+  EXPECT_EQ(predicted(2, 70), 32U);
+  EXPECT_EQ(predicted(3, 70), 32U);
+  EXPECT_EQ(predicted(4, 70), 64U);
+  EXPECT_EQ(predicted(4, 64), 32U) << "the last block is always computed";
+}
+
 TEST_F(RouterWithEvents, WithoutTrustItFallsBackToWhatWasSent) {
   make(true);
   EngineCaches& caches = router->engine_caches();

@@ -103,6 +103,32 @@ TEST_F(EngineBlocksTest, EnginesWithOtherBlockSizes) {
   }
 }
 
+// Prompts that part within a block of the engine's have a key of ours in common, which is there as
+// long as one of the two blocks is.
+TEST_F(EngineBlocksTest, AKeyStaysUntilTheLastBlockThatCoversItIsGone) {
+  const auto parting = [](std::uint32_t end) {
+    Tokens prompt = tokens(0, 24);
+    prompt.resize(32, end);
+    return prompt;
+  };
+  apply({packed({.blocks = {1}, .tokens = parting(7), .block_tokens = 32})});
+  apply({packed({.blocks = {2}, .tokens = parting(8), .block_tokens = 32})});
+  apply({packed({.blocks = {3}, .tokens = parting(9), .block_tokens = 32})});
+  apply({packed_removed({1})});
+  EXPECT_EQ(held_.leading(request(parting(7))), 1U);
+  EXPECT_EQ(held_.leading(request(parting(8))), 2U);
+  EXPECT_EQ(budget_.used, blocks_.bytes());
+  // What has forgotten all is told, and counts, anew.
+  held_.clear();
+  blocks_.tell_all(held_);
+  apply({packed_removed({2})});
+  EXPECT_EQ(held_.leading(request(parting(9))), 2U);
+  apply({packed_removed({3})});
+  EXPECT_TRUE(held_.all().empty());
+  apply({packed_cleared()});
+  EXPECT_EQ(budget_.used, 0U);
+}
+
 TEST_F(EngineBlocksTest, AdaptersAndSaltsAreWorldsOfTheirOwn) {
   const Tokens prompt = tokens(1, 32);
   apply({packed({.blocks = {1, 2}, .tokens = prompt, .lora = "ad1"})});

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -23,9 +25,12 @@ using Tokens = std::vector<std::uint32_t>;
 
 class Both : public CacheChanges {
  public:
-  void store(Tier tier, std::optional<BlockHash> before, std::span<const BlockHash> keys) override {
-    held.store(tier, before, keys);
-    EXPECT_TRUE(caches.store({0, 0, tier}, before, keys));
+  void store(Tier tier, std::optional<BlockHash> before, std::span<const BlockHash> keys,
+             std::vector<BlockHash>& again) override {
+    held.store(tier, before, keys, again);
+    std::vector<BlockHash> same;
+    EXPECT_TRUE(caches.store({0, 0, tier}, before, keys, &same));
+    EXPECT_EQ(same, again);
   }
   void remove(Tier tier, std::span<const BlockHash> keys, bool tails) override {
     held.remove(tier, keys, tails);
@@ -41,6 +46,14 @@ class Both : public CacheChanges {
   EngineCaches caches{EngineCaches::Options{}};
   bool whole = true;  // nothing was ever left behind a removed block
 };
+
+// The tokens of a block. Words differ in the last quarter of theirs, so that prompts part within
+// the engine's blocks.
+void append_word(std::uint32_t word, std::uint32_t block_tokens, Tokens& out) {
+  for (std::uint32_t t = 0; t < block_tokens; ++t) {
+    out.push_back(t < block_tokens - (block_tokens + 3) / 4 ? t : word * 1'000 + t);
+  }
+}
 
 // An engine whose prompts are words of a small alphabet of blocks, so that they share beginnings.
 class Engine {
@@ -61,9 +74,10 @@ class Engine {
       if (stored.blocks.empty() && parent != 0) stored.parent = parent;
       if (!stored.blocks.empty() && stored.blocks.back() != parent) continue;
       stored.blocks.push_back(hash);
-      for (std::uint32_t t = 0; t < block_; ++t) stored.tokens.push_back(word * 1'000 + t);
+      append_word(word, block_, stored.tokens);
       held_.push_back(hash);
       parents_[hash] = parent;
+      words_[hash] = word;
     }
     if (!stored.blocks.empty()) events.push_back(test::packed(stored));
     return events;
@@ -83,11 +97,27 @@ class Engine {
   }
   [[nodiscard]] std::size_t size() const { return held_.size(); }
 
+  // The keys at all multiples of 16 tokens that lie in blocks which are held.
+  [[nodiscard]] std::set<BlockHash> keys(const TokenChain& chain) const {
+    std::set<BlockHash> all;
+    for (const std::uint64_t hash : held_) {
+      std::vector<std::uint32_t> path;
+      for (std::uint64_t at = hash; at != 0; at = parents_.at(at)) path.push_back(words_.at(at));
+      Tokens prompt;
+      for (std::size_t i = path.size(); i-- > 0;) append_word(path[i], block_, prompt);
+      std::vector<BlockHash> way;
+      chain.extend_blocks(chain.start("base", ""), 0, prompt, 16, way);
+      all.insert(way.begin() + static_cast<long>((prompt.size() - block_) / 16), way.end());
+    }
+    return all;
+  }
+
  private:
   const std::uint32_t block_;
   Rng rng_;
   std::list<std::uint64_t> held_;
   std::map<std::uint64_t, std::uint64_t> parents_;
+  std::map<std::uint64_t, std::uint32_t> words_;
 };
 
 void compare(std::uint32_t block_tokens, bool any_evicted, const char* medium) {
@@ -116,9 +146,10 @@ void compare(std::uint32_t block_tokens, bool any_evicted, const char* medium) {
       stream.revive(both);
     }
     Tokens prompt;
-    for (const std::uint32_t word : words) {
-      for (std::uint32_t t = 0; t < block_tokens; ++t) prompt.push_back(word * 1'000 + t);
-    }
+    for (const std::uint32_t word : words) append_word(word, block_tokens, prompt);
+    const bool host = std::string_view(medium) == "CPU";
+    ASSERT_EQ(both.held.all(host ? Tier::kCpu : Tier::kGpu), engine.keys(chain))
+        << "step " << step << " block " << block_tokens;
     std::vector<BlockHash> keys;
     chain.extend_blocks(chain.start("base", ""), 0, prompt, 16, keys);
     std::size_t held = 0;
@@ -128,18 +159,19 @@ void compare(std::uint32_t block_tokens, bool any_evicted, const char* medium) {
     }
     std::vector<EngineCaches::Match> matches;
     both.caches.match(keys, TimePoint{} + std::chrono::hours(1), matches);
-    ASSERT_EQ(matches.empty() ? 0U : matches[0].length, held) << "step " << step;
+    ASSERT_EQ(matches.empty() ? 0U : matches[0].length, held)
+        << "step " << step << " block " << block_tokens;
   }
   EXPECT_TRUE(both.caches.consistent());
   EXPECT_TRUE(any_evicted || both.whole);
 }
 
 TEST(EventsIntoCaches, TailsFirstIsKnownAsSuchAndExact) {
-  for (const std::uint32_t block : {1U, 8U, 16U, 32U, 24U}) compare(block, false, "GPU");
+  for (const std::uint32_t block : {1U, 8U, 16U, 24U, 32U, 64U}) compare(block, false, "GPU");
 }
 
 TEST(EventsIntoCaches, AnyOrderOfEvictionIsExact) {
-  for (const std::uint32_t block : {16U, 32U}) compare(block, true, "GPU");
+  for (const std::uint32_t block : {16U, 24U, 32U, 64U}) compare(block, true, "GPU");
 }
 
 TEST(EventsIntoCaches, HostMemoryIsExactToo) {
