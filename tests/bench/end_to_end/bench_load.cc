@@ -1,8 +1,13 @@
-// A load generator for measuring proxies: keeps N connections busy for some seconds and prints one
-// line of JSON. One thread, epoll. Every request is a chat completion of about 1 KB whose system
-// part is common and whose question differs.
+// A load generator for measuring proxies: one thread, epoll. It prints lines of JSON, the last with
+// all counts; anything but a whole answer with status 200 and all its events is an error.
 //
-//   bench_load --port P [--connections N] [--seconds S] [--stream 1]
+//   bench_load --port P [--connections N] [--seconds S]     each connection asks again at once
+//   bench_load --port P --rate R [--seconds S]              R requests a second at random times,
+//                                                           timed from when each was due
+//   bench_load --port P --hold N --ramp R [--seconds S]     N streams, opened at R a second; a line
+//                                                           when all have had an event, a second
+//                                                           one after S seconds more
+//   with all: [--prompt-bytes B] [--families F] [--stream 1 --events E]
 
 #include <algorithm>
 #include <cerrno>
@@ -10,8 +15,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -20,108 +30,42 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "answer.h"
+#include "prompt.h"
+
+namespace pointsman::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-constexpr std::size_t kBodyBytes = 1050;
-constexpr std::chrono::milliseconds kRamp{200};
+constexpr std::chrono::milliseconds kClosedRamp{200};
+constexpr std::size_t kMostOpen = 1000;              // connections of the open loop
+constexpr std::chrono::seconds kLongestSilence{10};  // after which what is under way is lost
+constexpr long kMostErrors = 1000;
 
 struct Options {
   int port = 0;
-  int connections = 32;
+  std::size_t connections = 32;
   double seconds = 3;
-  bool stream = false;
+  double rate = 0;
+  std::size_t hold = 0;
+  double ramp = 1000;
+  int events = 0;  // of each stream, its last `[DONE]` included; 0: not checked
+  Prompts prompts;
 };
 
-// Where an answer ends: by Content-Length or by chunks; counts the events in it.
-class Answer {
- public:
-  enum class Progress : std::uint8_t { kMore, kDone, kBad };
-
-  Progress feed(std::string_view in) {
-    while (!in.empty() || (state_ == State::kBody && left_ == 0)) {
-      if (state_ == State::kBody) {
-        const std::size_t used = std::min(left_, in.size());
-        count_events(in.substr(0, used));
-        left_ -= used;
-        in.remove_prefix(used);
-        if (left_ > 0) return Progress::kMore;
-        if (!chunked_) return Progress::kDone;
-        state_ = State::kChunkEnd;
-        line_.clear();
-        continue;
-      }
-      // All else comes in lines.
-      const std::size_t end = in.find('\n');
-      line_.append(in.substr(0, end));
-      if (end == std::string_view::npos) return Progress::kMore;
-      in.remove_prefix(end + 1);
-      if (!line_.empty() && line_.back() == '\r') line_.pop_back();
-      const Progress progress = on_line();
-      line_.clear();
-      if (progress != Progress::kMore) return progress;
-    }
-    return Progress::kMore;
-  }
-
-  int events() const { return events_; }
-
- private:
-  enum class State : std::uint8_t { kStatus, kHead, kBody, kChunkSize, kChunkEnd, kTrailer };
-
-  Progress on_line() {
-    switch (state_) {
-      case State::kStatus:
-        if (line_.find(" 200") == std::string::npos) return Progress::kBad;
-        state_ = State::kHead;
-        break;
-      case State::kHead:
-        if (line_.empty()) {
-          state_ = chunked_ ? State::kChunkSize : State::kBody;
-          break;
-        }
-        std::transform(line_.begin(), line_.end(), line_.begin(),
-                       [](char c) { return c >= 'A' && c <= 'Z' ? char(c + 32) : c; });
-        if (line_.starts_with("content-length:"))
-          left_ = std::strtoul(line_.c_str() + 15, nullptr, 10);
-        if (line_.starts_with("transfer-encoding:")) chunked_ = true;
-        break;
-      case State::kChunkSize:
-        left_ = std::strtoul(line_.c_str(), nullptr, 16);
-        state_ = left_ == 0 ? State::kTrailer : State::kBody;
-        break;
-      case State::kChunkEnd:
-        state_ = State::kChunkSize;
-        break;
-      case State::kTrailer:
-        if (line_.empty()) return Progress::kDone;
-        break;
-      case State::kBody:
-        break;
-    }
-    return Progress::kMore;
-  }
-
-  void count_events(std::string_view data) {
-    for (const char c : data) {
-      events_ += c == '\n' && last_ == '\n' ? 1 : 0;
-      last_ = c;
-    }
-  }
-
-  State state_ = State::kStatus;
-  bool chunked_ = false;
-  std::size_t left_ = 0;
-  std::string line_;
-  char last_ = 0;
-  int events_ = 0;
-};
+Clock::duration seconds_of(double seconds) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
 
 struct Connection {
   int fd = -1;
+  std::uint64_t index = 0;  // among all that were opened
+  bool busy = false;
+  bool seen_event = false;
+  bool awaits_room = false;
   Answer answer;
-  Clock::time_point sent_at;
+  std::string out;
+  std::size_t sent = 0;
+  Clock::time_point due;  // when its request was to be sent
 };
 
 class Load {
@@ -129,135 +73,288 @@ class Load {
   explicit Load(const Options& options) : options_(options), epoll_(epoll_create1(0)) {}
 
   int run() {
-    connections_.resize(static_cast<std::size_t>(options_.connections));
-    const Clock::time_point start = Clock::now();
-    end_ = start + std::chrono::duration_cast<Clock::duration>(
-                       std::chrono::duration<double>(options_.seconds));
-    epoll_event ready[256];
-    // Streams under way at the end are finished, so that their events count whole.
-    while (opened_ < connections_.size() || busy_ > 0) {
-      // Connections open over the first kRamp, so that streams do not tick in step.
-      while (opened_ < connections_.size() &&
-             Clock::now() >= start + kRamp * opened_ / connections_.size()) {
-        open(opened_++);
-      }
-      const bool ramping = opened_ < connections_.size();
-      const int count = epoll_wait(epoll_, ready, 256, ramping ? 1 : 10'000);
-      if (count == 0 && !ramping) break;
-      for (int i = 0; i < count; ++i) on_ready(ready[i].data.u64);
+    start_ = Clock::now();
+    if (options_.hold > 0) {
+      run_held();
+    } else if (options_.rate > 0) {
+      run_open();
+    } else {
+      run_closed();
     }
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    std::sort(times_us_.begin(), times_us_.end());
-    const auto quantile = [this](double q) {
-      return times_us_.empty()
-                 ? 0.0
-                 : times_us_[static_cast<std::size_t>(q * double(times_us_.size() - 1))];
-    };
-    std::printf(
-        R"({"requests": %ld, "events": %ld, "errors": %ld, "seconds": %.3f, "p50_us": %.0f, "p99_us": %.0f})"
-        "\n",
-        requests_, events_, errors_, seconds, quantile(0.5), quantile(0.99));
+    if (busy_ > 0) fail(busy_, "not answered in time");
+    print_result();
     return errors_ == 0 ? 0 : 1;
   }
 
  private:
-  void open(std::size_t index) {
-    Connection& connection = connections_[index];
-    connection.fd = socket(AF_INET, SOCK_STREAM, 0);
+  void run_closed() {
+    end_ = start_ + seconds_of(options_.seconds);
+    again_ = true;
+    const std::size_t count = options_.connections;
+    std::size_t opened = 0;
+    // Answers under way at the end are read whole, so that their events count.
+    while (opened < count || busy_ > 0) {
+      // Connections open over the first kClosedRamp, so that streams do not tick in step.
+      for (; opened < count && Clock::now() >= start_ + kClosedRamp * opened / count; ++opened)
+        ask(open(), Clock::now());
+      const bool ramping = opened < count;
+      if (!turn(ramping ? std::chrono::milliseconds(1) : kLongestSilence) && !ramping) break;
+    }
+  }
+
+  void run_open() {
+    end_ = start_ + seconds_of(options_.seconds);
+    std::mt19937_64 random(1);
+    std::exponential_distribution<double> gap(options_.rate);
+    Clock::time_point next = start_ + seconds_of(gap(random));
+    std::deque<Clock::time_point> waiting;
+    while (true) {
+      const Clock::time_point now = Clock::now();
+      for (; next <= now && next < end_; next += seconds_of(gap(random))) waiting.push_back(next);
+      while (!waiting.empty() && (!idle_.empty() || open_ < kMostOpen)) {
+        Connection* connection = nullptr;
+        if (idle_.empty()) {
+          connection = &open();
+        } else {
+          connection = idle_.back();
+          idle_.pop_back();
+        }
+        ask(*connection, waiting.front());
+        waiting.pop_front();
+      }
+      const bool over = next >= end_;
+      if (over && waiting.empty() && busy_ == 0) return;
+      if (now > end_ + kLongestSilence || errors_ > kMostErrors) break;
+      turn(over ? Clock::duration(std::chrono::milliseconds(100)) : next - Clock::now());
+    }
+    if (!waiting.empty()) fail(static_cast<long>(waiting.size()), "not even sent in time");
+  }
+
+  void run_held() {
+    std::size_t opened = 0;
+    const Clock::time_point ramped = start_ + seconds_of(double(options_.hold) / options_.ramp);
+    while (opened < options_.hold || begun_ + errors_ < static_cast<long>(options_.hold)) {
+      for (; opened < options_.hold &&
+             Clock::now() >= start_ + seconds_of(double(opened) / options_.ramp);
+           ++opened) {
+        ask(open(), Clock::now());
+      }
+      turn(std::chrono::milliseconds(1));
+      if (Clock::now() > ramped + 2 * kLongestSilence || errors_ > kMostErrors) {
+        fail(static_cast<long>(options_.hold) - begun_ - errors_, "no event of a stream");
+        break;
+      }
+    }
+    print_step("held", begun_);
+    const long before = seen_events_;
+    delays_us_.clear();
+    const Clock::time_point window = Clock::now() + seconds_of(options_.seconds);
+    while (Clock::now() < window) turn(window - Clock::now());
+    print_step("window_events", seen_events_ - before);
+    const std::vector<float> in_window = delays_us_;
+    while (busy_ > 0 && turn(kLongestSilence)) {
+    }
+    delays_us_ = in_window;
+  }
+
+  // Waits for at most `longest` and handles what is ready; false if nothing was.
+  bool turn(Clock::duration longest) {
+    const auto ns = std::max<std::int64_t>(
+        0, std::chrono::duration_cast<std::chrono::nanoseconds>(longest).count());
+    const timespec wait{.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
+    epoll_event ready[256];
+    const int count = epoll_pwait2(epoll_, ready, 256, &wait, nullptr);
+    for (int i = 0; i < count; ++i) {
+      Connection& connection = *connections_[ready[i].data.u64];
+      if ((ready[i].events & EPOLLOUT) != 0) send_more(connection);
+      if ((ready[i].events & ~std::uint32_t{EPOLLOUT}) != 0) receive(connection);
+    }
+    return count > 0;
+  }
+
+  Connection& open() {
+    Connection& connection = *connections_.emplace_back(std::make_unique<Connection>());
+    connection.fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(options_.port));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (connect(connection.fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+    if (connection.fd < 0 ||
+        (connect(connection.fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 &&
+         errno != EINPROGRESS)) {
       std::perror("connect");
-      std::exit(1);
+      std::exit(2);
     }
     const int on = 1;
     setsockopt(connection.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     epoll_event event{};
     event.events = EPOLLIN;
-    event.data.u64 = index;
+    event.data.u64 = connection.index = connections_.size() - 1;
+    ++open_;
     epoll_ctl(epoll_, EPOLL_CTL_ADD, connection.fd, &event);
-    ++busy_;
-    send_request(connection);
+    return connection;
   }
 
-  void send_request(Connection& connection) {
-    std::string body = R"({"model":"m1",)";
-    if (options_.stream) body += R"("stream":true,)";
-    body +=
-        R"("max_tokens":64,"messages":[{"role":"system","content":"You answer short questions about )"
-        R"(rivers, cities and numbers in one sentence, and say so when you do not know."},)"
-        R"({"role":"user","content":"Question )" +
-        std::to_string(number_++) + ": ";
-    constexpr std::string_view kTail = R"("}]})";
-    static const std::string words = [] {
-      std::string text;
-      while (text.size() < kBodyBytes) text += "which river runs past the old town and how long ";
-      return text;
-    }();
-    body += words.substr(0, kBodyBytes - kTail.size() - body.size());
-    body += kTail;
-    const std::string request =
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench_load\r\n"
-        "Accept: */*\r\nContent-Type: application/json\r\nAuthorization: Bearer none\r\n"
-        "Content-Length: " +
-        std::to_string(body.size()) + "\r\n\r\n" + body;
+  void ask(Connection& connection, Clock::time_point due) {
     connection.answer = {};
-    connection.sent_at = Clock::now();
-    // 1 KB on a connection that waits always fits into the socket's buffer.
-    if (send(connection.fd, request.data(), request.size(), MSG_NOSIGNAL) !=
-        static_cast<ssize_t>(request.size())) {
-      ++errors_;
+    connection.busy = true;
+    connection.due = due;
+    connection.out = make_request(options_.prompts, number_++);
+    connection.sent = 0;
+    ++busy_;
+    send_more(connection);
+  }
+
+  void send_more(Connection& connection) {
+    while (connection.sent < connection.out.size()) {
+      const ssize_t sent = send(connection.fd, connection.out.data() + connection.sent,
+                                connection.out.size() - connection.sent, MSG_NOSIGNAL);
+      // A connection that breaks says so to receive().
+      if (sent < 0) break;
+      connection.sent += static_cast<std::size_t>(sent);
+    }
+    const bool awaits_room = connection.sent < connection.out.size();
+    if (awaits_room == connection.awaits_room) return;
+    connection.awaits_room = awaits_room;
+    epoll_event event{};
+    event.events = EPOLLIN | (awaits_room ? std::uint32_t{EPOLLOUT} : 0);
+    event.data.u64 = connection.index;
+    epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd, &event);
+  }
+
+  void receive(Connection& connection) {
+    if (connection.fd < 0) return;
+    const ssize_t got = recv(connection.fd, buffer_.data(), buffer_.size(), 0);
+    if (got < 0 && errno == EAGAIN) return;
+    if (got <= 0 || !connection.busy) {
+      if (connection.busy) fail(1, got < 0 ? std::strerror(errno) : "closed within an answer");
+      return drop(connection);
+    }
+    const Clock::time_point now = Clock::now();
+    const std::size_t delays = delays_us_.size();
+    const int events = connection.answer.events();
+    const Answer::Progress progress =
+        connection.answer.feed({buffer_.data(), std::size_t(got)}, now, delays_us_);
+    seen_events_ += connection.answer.events() - events;
+    if (delays_us_.size() > delays && !connection.seen_event) {
+      connection.seen_event = true;
+      ++begun_;
+      first_us_.push_back(delays_us_[delays]);
+    }
+    if (progress == Answer::Progress::kMore) return;
+    if (progress == Answer::Progress::kBad) {
+      fail(1, connection.answer.fault());
+      drop(connection);
+    } else {
+      on_whole(connection, now);
     }
   }
 
-  void on_ready(std::size_t index) {
-    Connection& connection = connections_[index];
-    char buffer[65536];
-    const ssize_t got = recv(connection.fd, buffer, sizeof(buffer), 0);
-    Answer::Progress progress = Answer::Progress::kBad;
-    if (got > 0) progress = connection.answer.feed({buffer, static_cast<std::size_t>(got)});
-    if (progress == Answer::Progress::kMore) return;
-    const bool good = progress == Answer::Progress::kDone;
-    if (good) {
+  void on_whole(Connection& connection, Clock::time_point now) {
+    connection.seen_event = false;
+    connection.busy = false;
+    --busy_;
+    if (options_.events > 0 && connection.answer.events() != options_.events) {
+      fail(1, std::to_string(connection.answer.events()) + " events, not " +
+                  std::to_string(options_.events));
+    } else {
       ++requests_;
       events_ += connection.answer.events();
-      const auto took = Clock::now() - connection.sent_at;
-      times_us_.push_back(std::chrono::duration<double, std::micro>(took).count());
-      if (Clock::now() < end_) return send_request(connection);
-    } else {
-      ++errors_;
+      times_us_.push_back(std::chrono::duration<float, std::micro>(now - connection.due).count());
     }
+    if (again_ && now < end_ && errors_ < kMostErrors) {
+      ask(connection, now);
+    } else if (options_.rate > 0) {
+      idle_.push_back(&connection);
+    } else {
+      drop(connection);
+    }
+  }
+
+  // Closes it; a closed loop opens another in its place.
+  void drop(Connection& connection) {
+    std::erase(idle_, &connection);
     close(connection.fd);
+    connection.fd = -1;
+    --open_;
+    const bool lost = std::exchange(connection.busy, false);
+    if (!lost) return;
     --busy_;
-    if (!good && Clock::now() < end_ && errors_ < 1000) open(index);
+    if (again_ && Clock::now() < end_ && errors_ < kMostErrors) ask(open(), Clock::now());
+  }
+
+  void fail(long count, const std::string& why) {
+    if (errors_ == 0) why_ = why;
+    errors_ += count;
+  }
+
+  static void print_step(const char* name, long value) {
+    std::printf("{\"%s\": %ld}\n", name, value);
+    std::fflush(stdout);
+  }
+
+  static void print_quantiles(const char* name, std::vector<float>& values) {
+    std::sort(values.begin(), values.end());
+    for (const auto& [label, q] : {std::pair{"p50", 0.5}, {"p99", 0.99}, {"max", 1.0}}) {
+      if (values.empty()) return;
+      const double value = values[static_cast<std::size_t>(q * double(values.size() - 1))];
+      std::printf(R"("%s_%s_us": %.1f, )", name, label, value);
+    }
+  }
+
+  void print_result() {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    std::string why = why_;
+    std::erase_if(why, [](char c) { return c == '"' || c == '\\' || c < ' '; });
+    std::printf("{");
+    print_quantiles("request", times_us_);
+    print_quantiles("event", delays_us_);
+    print_quantiles("first", first_us_);
+    std::printf(R"("requests": %ld, "events": %ld, "errors": %ld, "why": "%s", "seconds": %.3f})"
+                "\n",
+                requests_, events_, errors_, why.c_str(), seconds);
   }
 
   const Options options_;
   const int epoll_;
+  Clock::time_point start_;
   Clock::time_point end_;
-  std::vector<Connection> connections_;
-  std::size_t opened_ = 0;
-  int busy_ = 0;
+  bool again_ = false;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::size_t open_ = 0;
+  std::vector<Connection*> idle_;
+  std::vector<char> buffer_ = std::vector<char>(1 << 16);
+  long busy_ = 0;
+  long begun_ = 0;  // streams with an event
   long number_ = 0;
   long requests_ = 0;
-  long events_ = 0;
+  long events_ = 0;       // of whole answers
+  long seen_events_ = 0;  // of all
   long errors_ = 0;
-  std::vector<double> times_us_;
+  std::string why_;  // of the first error
+  std::vector<float> times_us_;
+  std::vector<float> delays_us_;
+  std::vector<float> first_us_;
 };
 
 }  // namespace
+}  // namespace pointsman::bench
 
 int main(int argc, char** argv) {
-  Options options;
+  pointsman::bench::Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view name = argv[i];
     const char* value = argv[i + 1];
     if (name == "--port") options.port = std::atoi(value);
-    if (name == "--connections") options.connections = std::atoi(value);
+    if (name == "--connections") options.connections = std::strtoul(value, nullptr, 10);
     if (name == "--seconds") options.seconds = std::atof(value);
-    if (name == "--stream") options.stream = std::atoi(value) != 0;
+    if (name == "--rate") options.rate = std::atof(value);
+    if (name == "--hold") options.hold = std::strtoul(value, nullptr, 10);
+    if (name == "--ramp") options.ramp = std::atof(value);
+    if (name == "--events") options.events = std::atoi(value);
+    if (name == "--prompt-bytes") options.prompts.bytes = std::strtoul(value, nullptr, 10);
+    if (name == "--families") options.prompts.families = std::atoi(value);
+    if (name == "--stream") options.prompts.stream = std::atoi(value) != 0;
   }
-  return Load(options).run();
+  return pointsman::bench::Load(options).run();
 }
