@@ -1,7 +1,7 @@
 """Two real vLLM servers and the cache that they tell of: `./dev test --engines vllm`.
 
-What a router foretells of a request's cached tokens is compared with what the engine then reports in
-its usage, and the same is shown of routers without events, before vLLM and before llama.cpp.
+What a router foretells of a request's cached tokens is compared with what the engine then reports
+in its usage, and the same is shown of routers without events, before vLLM and before llama.cpp.
 """
 
 import contextlib
@@ -26,8 +26,7 @@ def engines():
     port = vllm_fleet.free_port()
     with contextlib.ExitStack() as stack:
         servers = [
-            stack.enter_context(vllm_fleet.Vllm(environment, connect))
-            for connect in (None, port)
+            stack.enter_context(vllm_fleet.Vllm(environment, connect)) for connect in (None, port)
         ]
         vllm_fleet.start_all(servers)
         yield types.SimpleNamespace(servers=servers, bind=f"tcp://127.0.0.1:{port}")
@@ -79,8 +78,9 @@ def test_events_foretell_what_the_engine_finds(engines, tmp_path, capsys):
         with capsys.disabled():
             print("\n" + described("vLLM x2, their events", requests, BLOCK))
             print(described("  of these after a restart", after, BLOCK))
+        both = {server.url for server in engines.servers}
         for some in (before, after):
-            assert {request.replica for request in some} == {server.url for server in engines.servers}
+            assert {request.replica for request in some} == both
             assert share_within(some, BLOCK) >= 0.99
         assert all(request.own_prompt_tokens == request.prompt_tokens for request in requests)
         # There was something to foretell, and to be wrong about.
@@ -92,14 +92,36 @@ def test_events_foretell_what_the_engine_finds(engines, tmp_path, capsys):
 
 
 def test_without_events_the_error_is_shown(engines, tmp_path, capsys):
-    for seed, (name, more) in enumerate({"token ids": {"tokenizers": tokenizers()}, "text": {}}.items(), 2):
+    urls = [server.url for server in engines.servers]
+    arms = {"token ids": {"tokenizers": tokenizers()}, "text": {}}
+    for seed, (name, more) in enumerate(arms.items(), 2):
         folder = tmp_path / name
         folder.mkdir()
-        with router_before([server.url for server in engines.servers], folder, **more) as (router, log):
+        with router_before(urls, folder, **more) as (router, log):
             requests = Traffic(router, log, seed).run(REQUESTS)
             assert answers_by(router, "sent") == len(requests)
         with capsys.disabled():
             print("\n" + described(f"vLLM x2, the approximate index by {name}", requests, BLOCK))
+
+
+def test_events_tell_what_others_send(engines, tmp_path, capsys):
+    """A chat past the router between any two bursts."""
+    beside = [server.url for server in engines.servers]
+    arms = {"their events": {"kv_events": {"bind": engines.bind}}, "the approximate index": {}}
+    shares = {}
+    for seed, (name, more) in enumerate(arms.items(), 5):
+        folder = tmp_path / name
+        folder.mkdir()
+        replicas = [server.replica() for server in engines.servers] if more else beside
+        settings = {"tokenizers": tokenizers(), **more}
+        with router_before(replicas, folder, **settings) as (router, log):
+            if more:
+                until(lambda: all_trusted(router), what="both engines are trusted")
+            requests = Traffic(router, log, seed, beside=beside).run(REQUESTS // 2)
+        shares[name] = share_within(requests, BLOCK)
+        with capsys.disabled():
+            print("\n" + described(f"vLLM x2 that others use too, {name}", requests, BLOCK))
+    assert shares["their events"] >= 0.99
 
 
 def test_llama_cpp_beside_it(tmp_path, capsys):

@@ -1,7 +1,7 @@
 """Conversations that share system prompts, and how far a router foresees what engines have cached.
 
-The engines' own word is `usage.prompt_tokens_details.cached_tokens` of each answer; the router's is in
-its access log.
+The engines' own word is `usage.prompt_tokens_details.cached_tokens` of each answer; the router's is
+in its access log.
 """
 
 import collections
@@ -46,7 +46,8 @@ class Conversation:
         self._turns -= 1
         count = self._rng.randrange(15, 60)
         question = " ".join(self._rng.choices(WORDS, k=count))
-        body = {"model": "tiny", "max_tokens": self._rng.randrange(2, 16), "temperature": 0, **self._salt}
+        body = {"model": "tiny", "max_tokens": self._rng.randrange(2, 16), "temperature": 0}
+        body |= self._salt
         if self._rng.random() < 0.5:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         if self.form == "chat":
@@ -54,7 +55,8 @@ class Conversation:
             return "/v1/chat/completions", body | {"messages": self._messages}
         self._text += f"\n{question}\n"
         self._ids += self._rng.choices(VOCABULARY, k=count)
-        return "/v1/completions", body | {"prompt": self._text if self.form == "text" else self._ids}
+        prompt = self._text if self.form == "text" else self._ids
+        return "/v1/completions", body | {"prompt": prompt}
 
     def answered(self, text):
         self._messages.append({"role": "assistant", "content": text})
@@ -76,11 +78,30 @@ class Foreseen:
         return self.expected - self.found
 
 
-class Traffic:
-    """Conversations through a router whose access log is `log`: bursts of one to three turns."""
+def post(asked):
+    """The text and the usage of an answer, which may be a stream."""
+    url, name, path, body = asked
+    with Client(url) as client:
+        answer = client.post(path, body, [("X-Request-Id", name)]).response()
+    assert answer.status == 200 and answer.complete, (answer.status, answer.body)
+    lines = answer.body.splitlines() if body.get("stream") else [b"data: " + answer.body]
+    events = [json.loads(line[6:]) for line in lines if line[:7] == b"data: {"]
+    text = ""
+    for choice in (event["choices"][0] for event in events if event["choices"]):
+        said = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
+        text += said.get("content") or ""
+    return text, events[-1]["usage"]
 
-    def __init__(self, router, log, seed, sessions=10, salts=True):
+
+class Traffic:
+    """Conversations through a router whose access log is `log`: bursts of one to three turns.
+
+    Between them, chats of others go to the engines `beside`, past the router.
+    """
+
+    def __init__(self, router, log, seed, sessions=10, salts=True, beside=()):
         self._router, self._log = router, log
+        self._beside = beside
         self._rng = random.Random(seed)
         self._salts = salts
         self._systems = [System(self._rng) for _ in range(4)]
@@ -97,32 +118,24 @@ class Traffic:
             while len(answers) < requests:
                 if self._rng.random() < 0.03:
                     self._systems[self._rng.randrange(4)] = System(self._rng)
-                places = self._rng.sample(range(len(self._sessions)), self._rng.choice([1, 1, 2, 3]))
+                size = self._rng.choice([1, 1, 2, 3])
+                places = self._rng.sample(range(len(self._sessions)), size)
                 burst = [self._sessions[place] for place in places]
                 asked = []
                 for session in burst:
                     self._sent += 1
-                    asked.append((f"turn-{self._sent}", *session.ask()))
-                for session, (name, *_), (text, usage) in zip(burst, asked, pool.map(self._post, asked)):
+                    asked.append((self._router.url, f"turn-{self._sent}", *session.ask()))
+                outcomes = pool.map(post, asked)
+                for session, request, (text, usage) in zip(burst, asked, outcomes):
                     session.answered(text)
-                    answers[name] = usage
+                    answers[request[1]] = usage
+                if self._beside:
+                    chat = Conversation(self._rng, System(self._rng), salts=False)
+                    post((self._rng.choice(self._beside), "beside", *chat.ask()))
                 for place in places:
                     if self._sessions[place].ended():
                         self._sessions[place] = self._new_session()
         return self._foreseen(answers)
-
-    def _post(self, asked):
-        name, path, body = asked
-        with Client(self._router.url) as client:
-            answer = client.post(path, body, [("X-Request-Id", name)]).response()
-        assert answer.status == 200 and answer.complete, (answer.status, answer.body)
-        lines = answer.body.splitlines() if body.get("stream") else [b"data: " + answer.body]
-        events = [json.loads(line[6:]) for line in lines if line[:7] == b"data: {"]
-        text = ""
-        for choice in (event["choices"][0] for event in events if event["choices"]):
-            said = choice.get("delta") or choice.get("message") or {"content": choice.get("text")}
-            text += said.get("content") or ""
-        return text, events[-1]["usage"]
 
     def _foreseen(self, answers):
         def lines():
@@ -161,7 +174,8 @@ def described(name, requests, block):
     histogram = ", ".join(f"{label}: {sizes[place]}" for place, label in enumerate(PLACES, -3))
     return "\n".join(
         [
-            f"{name}: {len(requests)} requests, {found / prompts:.0%} of {prompts} prompt tokens cached",
+            f"{name}: {len(requests)} requests,"
+            f" {found / prompts:.0%} of {prompts} prompt tokens cached",
             f"  exact: {share_within(requests, 0):.1%}, within {block} tokens:"
             f" {share_within(requests, block):.1%}; foretold too many:"
             f" {sum(e for e in errors if e > 0) / found:.2%}, too few:"

@@ -1,4 +1,4 @@
-"""Real vLLM servers on CPU, with their cache events, where `./dev test --engines vllm` asks for them."""
+"""Real vLLM servers on CPU, with their cache events, for `./dev test --engines vllm`."""
 
 import concurrent.futures
 import hashlib
@@ -27,7 +27,7 @@ START_S = 1800
 
 
 def environment():
-    """The folder of a Python environment with vLLM; skips where there is none, or was not asked for."""
+    """The folder of a Python environment with vLLM; skips where there is none or none is wanted."""
     folder = os.environ.get("POINTSMAN_VLLM", "")
     if os.environ.get("POINTSMAN_ENGINES") != "vllm":
         pytest.skip("vLLM is a large download; run ./dev test --engines vllm")
@@ -43,7 +43,8 @@ def model():
     folder = ROOT / "build/vllm" / name
     if not folder.exists():
         made = folder.with_suffix(".part")
-        subprocess.run([sys.executable, script, "--out", made, "--tokenizer", TOKENIZER], check=True)
+        command = [sys.executable, script, "--out", made, "--tokenizer", TOKENIZER]
+        subprocess.run(command, check=True)
         made.rename(folder)
     return folder
 
