@@ -1,8 +1,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <iostream>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "commands.h"
@@ -72,9 +75,19 @@ std::string nearest_flags(const CLI::App& app, const std::vector<std::string>& w
   return text;
 }
 
-}  // namespace
+// The exit status, once all that was printed has been written. Until then a full disk may not show.
+int with_output_written(int status) {
+  errno = 0;
+  std::cout.flush();
+  std::fflush(stdout);
+  if (std::ferror(stdout) == 0 && std::cout.good()) return status;
+  const std::string reason =
+      errno == 0 ? std::string() : ": " + std::generic_category().message(errno);
+  std::fprintf(stderr, "pointsman: cannot write standard output%s\n", reason.c_str());
+  return status != 0 ? status : 1;
+}
 
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app{"pointsman: a load balancer and router for LLM inference", "pointsman"};
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
@@ -102,4 +115,10 @@ int main(int argc, char** argv) {
     return kUsageError;
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return with_output_written(run(argc, argv));
 }

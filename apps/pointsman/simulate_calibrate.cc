@@ -27,7 +27,7 @@ void calibrate(CalibrateFlags& flags) {
   options.progress = nullptr;
   if (!calibration) fail_simulate(calibration.error().message);
   show_report(calibration->report, flags.common);
-  std::printf("\n%s", calibration->scenario.c_str());
+  if (shows_text(flags.common)) std::printf("\n%s", calibration->scenario.c_str());
 }
 
 }  // namespace
@@ -52,8 +52,8 @@ void add_simulate_calibrate_command(CLI::App& simulate) {
       ->check(CLI::Range(0, 1'024))
       ->capture_default_str();
   command->add_flag("--quick", options.quick, "Fewer resamples for the intervals");
-  command->add_option("--json", flags->common.json, "Write all figures to this file");
-  command->add_option("--csv", flags->common.csv, "Write the rows to this file");
+  add_output_flag(*command, "--json", flags->common.json, "Write all figures to this file");
+  add_output_flag(*command, "--csv", flags->common.csv, "Write the rows to this file");
   command->callback([flags] { calibrate(*flags); });
 }
 

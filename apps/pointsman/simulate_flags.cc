@@ -4,13 +4,16 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include <sys/stat.h>
 
+#include "base/printable.h"
 #include "number_range.h"
 
 namespace pointsman {
@@ -18,10 +21,11 @@ namespace {
 
 // Far below where numbers that are added to seeds would pass the end.
 constexpr std::uint64_t kMostSeed = 1'000'000'000'000;
+constexpr std::string_view kStandardOutput = "-";
 
 // Fails at once where the file could not be written after the run. Leaves all as it is.
 void check_writable(const std::string& path) {
-  if (path.empty()) return;
+  if (path.empty() || path == kStandardOutput) return;
   struct stat found{};
   const bool is_there = ::stat(path.c_str(), &found) == 0;
   errno = 0;
@@ -31,13 +35,6 @@ void check_writable(const std::string& path) {
   }
   std::fclose(file);
   if (!is_there) std::remove(path.c_str());
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  if (path.empty()) return;
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) fail_simulate("cannot write " + path);
 }
 
 }  // namespace
@@ -85,8 +82,8 @@ void add_simulate_flags(CLI::App& command, SimulateFlags& flags) {
   command.add_flag("--quick", options.quick,
                    "A small version: a look, not a result, of short runs that begin with an empty "
                    "fleet");
-  command.add_option("--json", flags.json, "Write all figures to this file");
-  command.add_option("--csv", flags.csv, "Write the rows to this file");
+  add_output_flag(command, "--json", flags.json, "Write all figures to this file");
+  add_output_flag(command, "--csv", flags.csv, "Write the rows to this file");
 }
 
 void add_trace_flag(CLI::App& command, std::string& trace) {
@@ -94,7 +91,21 @@ void add_trace_flag(CLI::App& command, std::string& trace) {
       .add_option("--trace", trace,
                   "Requests of this file in place of the scenario's: a trace or a decision log "
                   "(docs/scenario.md, arrivals.trace)")
-      ->check(CLI::ExistingFile);
+      ->check([](const std::string& path) -> std::string {
+        std::error_code unknown;
+        const std::filesystem::file_status found = std::filesystem::status(path, unknown);
+        if (std::filesystem::is_regular_file(found)) return {};
+        return path +
+               (std::filesystem::exists(found) ? " must be a regular file" : ": no such file");
+      });
+}
+
+void add_output_flag(CLI::App& command, const std::string& flag, std::string& path,
+                     const std::string& what) {
+  command.add_option(flag, path, what + "; -: to standard output, in place of what is shown there")
+      ->check([](const std::string& given) -> std::string {
+        return given.empty() ? "names no file" : "";
+      });
 }
 
 void set_trace(sim::Scenario& scenario, const std::string& trace,
@@ -116,14 +127,32 @@ void check_outputs(std::initializer_list<std::string> paths) {
   }
 }
 
+bool shows_text(const SimulateFlags& flags) {
+  for (const std::string& path : {flags.json, flags.csv, flags.config}) {
+    if (path == kStandardOutput) return false;
+  }
+  return true;
+}
+
+void write_output(const std::string& path, const std::string& text) {
+  if (path.empty()) return;
+  if (path == kStandardOutput) {
+    std::fwrite(text.data(), 1, text.size(), stdout);  // main() sees whether it could be written
+    return;
+  }
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  if (!file.flush()) fail_simulate("cannot write " + path);
+}
+
 void show_report(const sim::Report& report, const SimulateFlags& flags) {
-  std::fputs(sim::report_text(report).c_str(), stdout);
-  write_file(flags.json, sim::report_json(report));
-  write_file(flags.csv, sim::report_csv(report));
+  if (shows_text(flags)) std::fputs(sim::report_text(report).c_str(), stdout);
+  write_output(flags.json, sim::report_json(report));
+  write_output(flags.csv, sim::report_csv(report));
 }
 
 void fail_simulate(const std::string& message) {
-  std::fprintf(stderr, "pointsman simulate: %s\n", message.c_str());
+  std::fprintf(stderr, "pointsman simulate: %s\n", printable_lines(message).c_str());
   throw CLI::RuntimeError(1);
 }
 

@@ -18,6 +18,7 @@ struct SimulateFlags {
   sim::ExperimentOptions options;
   std::string json;
   std::string csv;
+  std::string config;  // of `tune`
 };
 
 // Says what went wrong and throws CLI::RuntimeError(1).
@@ -45,6 +46,10 @@ void add_trace_flag(CLI::App& command, std::string& trace);
 void set_trace(sim::Scenario& scenario, const std::string& trace,
                std::optional<std::uint32_t> requests);
 
+// A flag that names a file to write; "-" is standard output.
+void add_output_flag(CLI::App& command, const std::string& flag, std::string& path,
+                     const std::string& what);
+
 // Before a run: fails where a file that it is to write cannot be written, or is named twice. Empty
 // paths are of files that nobody asked for.
 void check_outputs(std::initializer_list<std::string> paths);
@@ -62,5 +67,9 @@ auto within_memory(Task&& task) {
 // Prints the report and writes the files that were asked for. Throws CLI::RuntimeError where one
 // cannot be written.
 void show_report(const sim::Report& report, const SimulateFlags& flags);
+// Whether standard output is for people: no file that was asked for takes it.
+[[nodiscard]] bool shows_text(const SimulateFlags& flags);
+// Writes a file as show_report() does. Empty path: none.
+void write_output(const std::string& path, const std::string& text);
 
 }  // namespace pointsman

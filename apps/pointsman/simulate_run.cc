@@ -25,25 +25,27 @@ struct RunFlags {
   bool keys = false;
 };
 
-std::string counted(std::size_t count, const char* what) {
-  return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+// Where a file could have named policies, and has not.
+std::string place_of_arms(const std::string& scenario) {
+  return sim::find_scenario_preset(scenario) ? scenario + ": " : scenario + ":1: arms: ";
 }
 
-// Policies of the command line take the place of the file's arms.
-std::vector<sim::Arm> arms_of(const RunFlags& flags, std::vector<sim::Arm> arms,
-                              const Registry& registry) {
+// Policies of the command line take the place of the file's arms. They are set up for the scenario
+// as their pages say; the file's are as written.
+std::vector<sim::Arm> arms_of(const RunFlags& flags, const sim::Scenario& scenario,
+                              std::vector<sim::Arm> arms, const Registry& registry) {
   if (!flags.policies.empty()) arms.clear();
   for (const std::string& name : flags.policies) {
     if (name.empty()) fail_simulate("--policy: a name is empty");
-    sim::Arm arm;
-    arm.policy.preset = name;
+    sim::Arm arm = sim::configured(sim::preset_arm(name, ""), scenario);
     const auto built = registry.build(arm.policy);
     if (!built) fail_simulate(built.error().message);
     arms.push_back(std::move(arm));
   }
   sim::number_alike(arms);
   if (arms.empty()) {
-    fail_simulate("no policy: give --policy NAME[,NAME…], or arms in the scenario file");
+    fail_simulate(place_of_arms(flags.scenario) +
+                  "no policy: give --policy NAME[,NAME…], or arms in a scenario file");
   }
   return arms;
 }
@@ -67,7 +69,7 @@ void run_scenario(const RunFlags& flags) {
   if (options.quick) scenario->measure.requests = 2'000;
   if (flags.requests) scenario->measure.requests = *flags.requests;
   set_trace(*scenario, flags.trace, flags.requests);
-  const std::vector<sim::Arm> arms = arms_of(flags, std::move(loaded.arms), registry);
+  const std::vector<sim::Arm> arms = arms_of(flags, *scenario, std::move(loaded.arms), registry);
 
   sim::CompareOptions compare;
   compare.seeds = sim::seeds_or(options, 5, 2);
@@ -85,18 +87,28 @@ void run_scenario(const RunFlags& flags) {
 
   sim::Report report;
   report.experiment = "run";
-  report.title = scenario->name + ": " + counted(scenario->replicas.size(), "replica") + ", " +
-                 counted(scenario->balancers.count, "balancer") + ", " +
-                 counted(static_cast<std::size_t>(compare.seeds), "seed");
+  report.title = scenario->name + ": " + sim::counted(scenario->replicas.size(), "replica") + ", " +
+                 sim::counted(scenario->balancers.count, "balancer") + ", " +
+                 sim::counted(static_cast<std::size_t>(compare.seeds), "seed");
   report.scenario = sim::scenario_record(*scenario);
   report.scenario.set("arms", sim::arms_value(arms));
   report.seeds = compare.seeds;
   report.first_seed = compare.first_seed;
   for (std::size_t i = 0; i < arms.size(); ++i) {
-    report.rows.push_back(sim::arm_row(arms[i], results[i]));
+    sim::Record row = sim::arm_row(arms[i], results[i]);
+    row.set("model", "run").set("pools", sim::pools_of(row));
+    report.rows.push_back(std::move(row));
   }
   report.tables.push_back({.title = "", .columns = sim::arm_columns(*scenario)});
-  report.notes = sim::arm_notes(arms, results);
+  report.tables.push_back({.title = "", .columns = sim::engine_columns(), .again = true});
+  for (const sim::Arm& arm : arms) {
+    const std::string told = sim::options_text(arm);
+    if (flags.policies.empty() || told.empty()) continue;
+    report.notes.push_back(told +
+                           " (set for the scenario's balancers, as the policy's page says; an arm "
+                           "of a scenario file is run as written).");
+  }
+  for (std::string& note : sim::arm_notes(arms, results)) report.notes.push_back(std::move(note));
   if (options.sharing && scenario->arrivals.kind == sim::ArrivalKind::kTrace) {
     report.notes.emplace_back("--sharing changes nothing: a trace says itself what is shared.");
   }

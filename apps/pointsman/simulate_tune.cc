@@ -1,6 +1,5 @@
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -18,13 +17,12 @@ struct TuneFlags {
   SimulateFlags common;
   std::string scenario;
   std::string trace;
-  std::string config;
   sim::TuneOptions tune;
   std::optional<std::uint32_t> requests;
 };
 
 void tune(TuneFlags& flags) {
-  check_outputs({flags.common.json, flags.common.csv, flags.config});
+  check_outputs({flags.common.json, flags.common.csv, flags.common.config});
   const Registry registry = make_registry();
   sim::Scenario scenario = load_scenario_argument(flags.scenario, registry).scenario;
   const sim::ExperimentOptions& options = flags.common.options;
@@ -54,11 +52,8 @@ void tune(TuneFlags& flags) {
   search.progress = nullptr;
   if (!tuning) fail_simulate(tuning.error().message);
   show_report(tuning->report, flags.common);
-  std::printf("\n%s", tuning->config.c_str());
-  if (flags.config.empty()) return;
-  std::ofstream file(flags.config, std::ios::binary);
-  file << tuning->config;
-  if (!file.flush()) fail_simulate("cannot write " + flags.config);
+  if (shows_text(flags.common)) std::printf("\n%s", tuning->config.c_str());
+  write_output(flags.common.config, tuning->config);
 }
 
 }  // namespace
@@ -78,7 +73,8 @@ void add_simulate_tune_command(CLI::App& simulate) {
       ->capture_default_str();
   command->add_option("--requests", flags->requests, "Length of a run, in place of the scenario's")
       ->check(CLI::Range(1U, 1'000'000'000U));
-  command->add_option("--config", flags->config, "Write the configuration to this file as well");
+  add_output_flag(*command, "--config", flags->common.config,
+                  "Write the configuration to this file as well");
   add_simulate_flags(*command, flags->common);
   command->callback([flags] { tune(*flags); });
 }

@@ -209,7 +209,7 @@ Record random_row(const Arm& arm, std::span<const SettingResult> settings, std::
   Record row = comparison_row(arm, "random", settings, own, kReference);
   const auto part = [&](const std::string& key, const std::vector<SettingResult>& some) {
     if (some.empty()) {
-      row.set("p99_gain_" + key, Value());
+      row.set_unknown("p99_gain_" + key);
     } else {
       row.set("p99_gain_" + key, median_ratio(gains(some, own, kReference, &SettingFigures::p99)));
     }
@@ -325,9 +325,10 @@ Result<Report> run_best(const ExperimentOptions& options, const Registry& regist
   }
 
   report.experiment = "best";
-  report.title = "The default policy against affinity and segregation: " + std::to_string(count) +
-                 " random settings, " + std::to_string(named_seeds) + " runs of each named one, " +
-                 std::to_string(change_seeds) + " with a constant changed";
+  report.title =
+      "The default policy against affinity and segregation: " + counted(count, "random setting") +
+      ", " + std::to_string(named_seeds) + " runs of each named one, " +
+      std::to_string(change_seeds) + " with a constant changed";
   report.seeds = static_cast<int>(count);
   report.scenario.set("settings", count)
       .set("first_seed", first)

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -133,7 +134,8 @@ Errors errors(const Split<Sample>& parts, double (*measured)(const Sample&),
     ours.push_back(std::abs(predict(sample) - value) / value);
     theirs.push_back(std::abs(guess - value) / value);
   }
-  return {arithmetic_mean(ours), arithmetic_mean(theirs)};
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  return {within(arithmetic_mean(ours), 0, kAny), within(arithmetic_mean(theirs), 0, kAny)};
 }
 
 // A time of a request, as it was measured and as the log run again has it.
@@ -158,17 +160,17 @@ std::size_t count_held_out(const std::vector<ReplayedTime>& times) {
       times.begin(), times.end(), [](const ReplayedTime& t) { return is_held_out(t.request); }));
 }
 
-std::string counted(std::uint64_t count, std::string_view what) {
+std::string cause(std::uint64_t count, std::string_view what) {
   return count == 0 ? std::string() : "; " + std::to_string(count) + " " + std::string(what);
 }
 
 // Why lines of the log took no part.
 std::string left_out(const MeasuredRequests& log) {
-  return counted(log.failed, "failed") + counted(log.tried_again, "were tried more than once") +
-         counted(log.not_streamed, "were not streamed or have no ttft_ms above 0") +
-         counted(log.uncounted,
-                 "do not say how many tokens there were (clients ask a stream for that with "
-                 "stream_options: {include_usage: true})");
+  return cause(log.failed, "failed") + cause(log.tried_again, "tried more than once") +
+         cause(log.not_streamed, "not streamed or without a ttft_ms above 0") +
+         cause(log.uncounted,
+               "without a number of tokens (clients ask a stream for that with "
+               "stream_options: {include_usage: true})");
 }
 
 Error too_few(const std::string& path, const MeasuredRequests& log, const std::string& what) {
@@ -266,8 +268,8 @@ Result<Calibration> run_calibrate(const std::string& path, const CalibrateOption
   Calibration calibration;
   Report& report = calibration.report;
   report.experiment = "calibrate";
-  report.title = path + ": " + std::to_string(usable) + " of " + std::to_string(log.lines) +
-                 " requests, " + std::to_string(log.replicas.size()) + " replicas";
+  report.title = path + ": " + std::to_string(usable) + " of " + counted(log.lines, "request") +
+                 ", " + counted(log.replicas.size(), "replica");
   report.scenario.set("log", path)
       .set("replica", options.replica)
       .set("max_num_batched_tokens", options.max_num_batched_tokens)

@@ -70,11 +70,6 @@ Estimate mean_of(MeasureMean kind, std::span<const double> values) {
   return {};
 }
 
-// What is not a number stays so.
-double clamped(double value, const Measure& measure) {
-  return value < measure.least ? measure.least : value > measure.most ? measure.most : value;
-}
-
 Value option_value(const OptionValue& value) {
   if (const auto* number = std::get_if<double>(&value)) return *number;
   if (const auto* flag = std::get_if<bool>(&value)) return *flag;
@@ -178,14 +173,10 @@ Record arm_row(const Arm& arm, std::span<const RunResult> results) {
       if (std::isfinite(result.*measure.value)) values.push_back(result.*measure.value);
     }
     if (values.empty()) {
-      row.set(measure.key, Value());
+      row.set_unknown(measure.key);
       continue;
     }
-    Estimate estimate = mean_of(measure.mean, values);
-    // Student's interval knows nothing of the measure's bounds.
-    estimate.low = clamped(estimate.low, measure);
-    estimate.high = clamped(estimate.high, measure);
-    row.set(measure.key, estimate);
+    row.set(measure.key, within(mean_of(measure.mean, values), measure.least, measure.most));
   }
   return row;
 }
@@ -209,6 +200,13 @@ Value arms_value(std::span<const Arm> arms) {
     list.emplace_back(std::move(record));
   }
   return list;
+}
+
+std::string pools_of(const Record& row) {
+  char text[48];
+  std::snprintf(text, sizeof text, "%.0f/%.0f/%.0f", row.number("replicas_general"),
+                row.number("replicas_long_context"), row.number("replicas_long_generation"));
+  return text;
 }
 
 void number_alike(std::vector<Arm>& arms) {
@@ -260,14 +258,34 @@ std::vector<Column> arm_columns(const Scenario& scenario) {
       {"ttft_p99_short_s", "p99 short ms", 0, 1'000},
       {"prefix_hit_rate", "hit %", 1, 100},
       {"goodput_rps", goodput, 2},
-      {"mean_kv", "KV %", 1, 100},
-      {"busy_share", "busy %", 1, 100},
       {"cv_load", "CV of load", 2},
   };
   if (scenario.measure.closed_loop_users > 0) {
     columns.push_back({"closed_loop_rps", "closed loop/s", 2});
   }
   return columns;
+}
+
+std::vector<Column> engine_columns() {
+  return {{"policy", "policy"},
+          {"arm", "arm"},
+          {"mean_kv", "KV %", 1, 100},
+          {"busy_share", "busy %", 1, 100},
+          {"preemptions", "preempted", 1},
+          {"valve_openings", "valve openings", 0},
+          {"poll_s", "poll s", 2},
+          {"balancers", "balancers"},
+          {"pools", "pools"}};
+}
+
+std::string options_text(const Arm& arm) {
+  std::string text;
+  for (const auto& [name, value] : arm.policy.options) {
+    JsonWriter json;
+    option_value(value).write(json);
+    text += (text.empty() ? arm_name(arm) + ": " : ", ") + name + ": " + json.take();
+  }
+  return text;
 }
 
 std::vector<std::string> arm_notes(std::span<const Arm> arms,
@@ -277,16 +295,14 @@ std::vector<std::string> arm_notes(std::span<const Arm> arms,
   if (!results.empty() && !results.front().empty()) {
     const RunResult& one = results.front().front();
     std::string text;
-    const auto add = [&text](double count, const char* what) {
+    const auto add = [&text](double count, std::string_view noun, const char* what) {
       if (!(count > 0)) return;
-      char part[160];
-      std::snprintf(part, sizeof part, "%s%.0f %s", text.empty() ? "The trace: " : "; ", count,
-                    what);
-      text += part;
+      text += text.empty() ? "The trace: " : "; ";
+      text.append(counted(static_cast<std::uint64_t>(count), noun)).append(what);
     };
-    add(one.trace_left_out, "lines without prompt or answer tokens were left out");
-    add(one.trace_late, "lines out of the order of time came with the line before");
-    add(one.trace_cut, "requests were cut to what the engines and workload.max_context hold");
+    add(one.trace_left_out, "line", " without prompt or answer tokens left out");
+    add(one.trace_late, "line", " out of the order of time taken with the line before");
+    add(one.trace_cut, "request", " cut to what the engines and workload.max_context hold");
     if (!text.empty()) notes.push_back(text + ".");
   }
   for (std::size_t i = 0; i < arms.size(); ++i) {

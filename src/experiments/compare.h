@@ -23,7 +23,7 @@ namespace pointsman::sim {
 
 // The arm with the options that docs/concepts/least_work.md asks for before that scenario:
 // `least_work` of several balancers is told their number (`routers`). An option that the arm gives
-// stays.
+// stays. Arms that somebody has written down are run as written, and not passed through this.
 [[nodiscard]] Arm configured(Arm arm, const Scenario& scenario);
 
 // The policy's name, and the label if there is one.
@@ -51,6 +51,9 @@ struct CompareOptions {
 // interval as "<key>_ci95". Seeds in which a quantity was not measured are left out of its mean.
 [[nodiscard]] Record arm_row(const Arm& arm, std::span<const RunResult> results);
 
+// The replicas of an arm_row() by pool: general/long context/long generation, as in "6/1/1".
+[[nodiscard]] std::string pools_of(const Record& row);
+
 // All that the arms say, for the files.
 [[nodiscard]] Value arms_value(std::span<const Arm> arms);
 
@@ -65,8 +68,13 @@ void number_alike(std::vector<Arm>& arms);
 // All that a scenario says, for the files: with it and a seed the run can be repeated.
 [[nodiscard]] Record scenario_record(const Scenario& scenario);
 
-// Columns of the measures that most tables show.
+// Columns of the measures that most tables show; and of those that a second table shows of the same
+// rows, with "pools" as the last.
 [[nodiscard]] std::vector<Column> arm_columns(const Scenario& scenario);
+[[nodiscard]] std::vector<Column> engine_columns();
+
+// What the options of a preset's arm are, as in "least_work: routers: 4". Empty where it has none.
+[[nodiscard]] std::string options_text(const Arm& arm);
 
 // What a reader has to be told of the rows: a load above the capacity, failed requests.
 [[nodiscard]] std::vector<std::string> arm_notes(std::span<const Arm> arms,

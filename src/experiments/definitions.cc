@@ -14,10 +14,10 @@ constexpr std::array kRows = {
     Definition{"seed", "of the runs, or of what was drawn"},
     Definition{"seeds", "runs of the row, where they differ from the report's"},
     Definition{"scenario", "the named scenario"},
+    Definition{"pools", "replicas: general / long context / long generation"},
 };
 
 constexpr std::array kTable = {
-    Definition{"pools", "replicas: general / long context / long generation"},
     Definition{"goodput_ratio", "goodput_rps over that of round_robin, seed by seed"},
     Definition{"closed_loop_ratio", "closed_loop_rps over that of round_robin, seed by seed"},
     Definition{"speed_ratio", "e2e_mean_s of round_robin over that of the row, seed by seed"},
@@ -27,7 +27,9 @@ constexpr std::array kTable = {
     Definition{"value", "the figure that the claim is about, or a fitted constant"},
     Definition{"least", "from where on the claim holds"},
     Definition{"most", "up to where the claim holds"},
-    Definition{"holds", "whether it does"},
+    Definition{"holds",
+               "whether it does: of a claim of the table the value alone, wherever its "
+               "interval ends; of a closed form what `allowed` says"},
     Definition{"sharing", "share of requests that are follow-up turns, as set"},
 };
 

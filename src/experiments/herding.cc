@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <iterator>
+#include <limits>
 #include <span>
 #include <string>
 #include <tuple>
@@ -194,8 +195,8 @@ class Rows {
     Record row = arm_row(herd.arm, results);
     row.set("model", "herding").set("reading", word(herd.reading));
     row.set("phase", *herd.arm.phase == PollPhase::kRandom ? "random" : "synchronised");
-    row.set("swing", arithmetic_mean(swings));
-    row.set("favourite_share", arithmetic_mean(favourites));
+    row.set("swing", within(arithmetic_mean(swings), 0, std::numeric_limits<double>::infinity()));
+    row.set("favourite_share", within(arithmetic_mean(favourites), 0, 1));
     set_ratios(row, "random", i, 0);
     set_ratios(row, "one_balancer", i, find(i, [](Herd& other) {
                  other.arm.balancers = 1;
@@ -228,7 +229,7 @@ class Rows {
   // there.
   void set_ratios(Record& row, const std::string& name, std::size_t i, std::size_t other) const {
     if (other == i || other == herds_.size()) {
-      row.set("p50_over_" + name, Value()).set("p99_over_" + name, Value());
+      row.set_unknown("p50_over_" + name).set_unknown("p99_over_" + name);
       return;
     }
     row.set("p50_over_" + name, ratio(i, other, &RunResult::ttft_p50_s));
@@ -316,8 +317,8 @@ Result<Report> run_herding(const ExperimentOptions& options, const Registry& reg
 
   Report report;
   report.experiment = "herding";
-  report.title = "When balancers herd: " + std::to_string(scenario.replicas.size()) +
-                 " replicas, reports seconds apart";
+  report.title = "When balancers herd: " + counted(scenario.replicas.size(), "replica") +
+                 ", reports seconds apart";
   report.scenario = scenario_record(scenario);
   report.scenario.set("first_seed", options.first_seed).set("quick", options.quick);
   report.seeds = static_cast<int>(seeds);

@@ -22,7 +22,7 @@ struct MeasuredRequest {
 struct MeasuredRequests {
   std::vector<MeasuredRequest> requests;
   std::vector<std::string> replicas;  // URLs
-  // Lines of the file, and of those that are left out: why.
+  // Requests of the file that were for a replica, and of those that are left out: why.
   std::uint64_t lines = 0;
   std::uint64_t failed = 0;          // no replica, no 200, or cut
   std::uint64_t tried_again = 0;     // their times are those of several replicas

@@ -152,7 +152,7 @@ Result<Report> run_policies(const ExperimentOptions& options, const Registry& re
 
   Report report;
   report.experiment = "policies";
-  report.title = "All policies over " + std::to_string(count) + " random settings";
+  report.title = "All policies over " + counted(count, "random setting");
   report.seeds = static_cast<int>(count);
   report.scenario.set("settings", count)
       .set("first_seed", options.first_seed)

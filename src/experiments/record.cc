@@ -30,6 +30,10 @@ Record& Record::set(std::string_view key, const Estimate& estimate) {
              known ? Value(Value::List{estimate.low, estimate.high}) : Value());
 }
 
+Record& Record::set_unknown(std::string_view key) {
+  return set(key, Value()).set(std::string(key).append(kInterval), Value());
+}
+
 const Value* Record::find(std::string_view key) const {
   const auto found = std::find_if(entries_.begin(), entries_.end(),
                                   [key](const Entry& entry) { return entry.key == key; });

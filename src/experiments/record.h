@@ -24,6 +24,9 @@ class Record {
   // Sets `key` to the mean and "<key>_ci95" to [low, high], or to null where both are unknown.
   Record& set(std::string_view key, const Estimate& estimate);
 
+  // Sets both to null: a quantity with an interval that was not measured.
+  Record& set_unknown(std::string_view key);
+
   // Null where there is none.
   [[nodiscard]] const Value* find(std::string_view key) const;
   // The number of that name, whole or not; `otherwise` where there is none.

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/printable.h"
 #include "experiments/definitions.h"
 
 namespace pointsman::sim {
@@ -46,13 +47,16 @@ std::string cell_csv(const Value& value) {
   return {};
 }
 
-// One table cell, or two for an interval, or none.
+// One table cell, or two for an interval, known or not, or none.
 std::vector<Entry> flat(const Entry& entry) {
-  if (entry.value.as<Record>() != nullptr) return {};
   const auto* list = entry.value.as<Value::List>();
-  if (list == nullptr) return {entry};
-  if (!entry.key.ends_with(kInterval) || list->size() != 2) return {};
-  return {{entry.key + "_low", (*list)[0]}, {entry.key + "_high", (*list)[1]}};
+  if (entry.key.ends_with(kInterval)) {
+    const bool known = list != nullptr && list->size() == 2;
+    return {{entry.key + "_low", known ? (*list)[0] : Value()},
+            {entry.key + "_high", known ? (*list)[1] : Value()}};
+  }
+  if (list != nullptr || entry.value.as<Record>() != nullptr) return {};
+  return {entry};
 }
 
 // Characters as a terminal counts them: bytes that do not continue a UTF-8 sequence.
@@ -71,7 +75,7 @@ std::string rounded(double number, const Column& column) {
 std::string cell_text(const Record& row, const Column& column) {
   const Value* value = row.find(column.key);
   if (value == nullptr) return "-";
-  if (const std::string* text = value->as<std::string>()) return *text;
+  if (const std::string* text = value->as<std::string>()) return printable(*text);
   if (const bool* flag = value->as<bool>()) return *flag ? "yes" : "no";
   if (const auto* whole = value->as<std::int64_t>(); whole != nullptr && column.scale == 1) {
     return std::to_string(*whole);
@@ -168,6 +172,10 @@ Record definitions(const Report& report) {
 
 }  // namespace
 
+std::string counted(std::uint64_t count, std::string_view noun) {
+  return std::to_string(count).append(" ").append(noun).append(count == 1 ? "" : "s");
+}
+
 std::string report_json(const Report& report) {
   std::string text = "{\"experiment\":";
   JsonWriter json;
@@ -222,17 +230,17 @@ std::string report_csv(const Report& report) {
 }
 
 std::string report_text(const Report& report) {
-  std::string text = report.title + "\n\n";
+  std::string text = printable(report.title) + "\n\n";
   const std::vector<Shown> shown = shown_rows(report);
   for (std::size_t i = 0; i < shown.size(); ++i) {
     const Table& table = report.tables[i];
     if (i > 0) text += '\n';
-    if (!table.title.empty()) text += table.title + '\n';
+    if (!table.title.empty()) text += printable(table.title) + '\n';
     append_table(table.columns, std::span(report.rows).subspan(shown[i].first, shown[i].count),
                  text);
   }
   if (!report.notes.empty()) text += '\n';
-  for (const std::string& note : report.notes) text += note + '\n';
+  for (const std::string& note : report.notes) text += printable(note) + '\n';
   return text;
 }
 

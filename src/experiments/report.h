@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "experiments/record.h"
@@ -38,6 +39,9 @@ struct Report {
   std::vector<std::string> notes;  // below the tables: what a reader must know to read them
 };
 
+// "1 replica", "2 replicas": a noun whose plural has an s.
+[[nodiscard]] std::string counted(std::uint64_t count, std::string_view noun);
+
 // {"experiment", "title", "seeds", "first_seed", "scenario": {…}, "rows": [{…}, …], "definitions":
 // {…}, "tables": […], "notes": […]}, one row a line. "definitions" says what each key of the rows
 // is (experiments/definitions.h). "tables" says how the rows are shown: the title, the first row
@@ -46,11 +50,11 @@ struct Report {
 [[nodiscard]] std::string report_json(const Report& report);
 
 // One line a row, with the union of the rows' keys in order of first appearance. "<key>_ci95"
-// becomes the two columns "<key>_ci95_low" and "<key>_ci95_high"; other lists and objects, which
-// have no place in a table, are left to the JSON file. RFC 4180.
+// becomes the two columns "<key>_ci95_low" and "<key>_ci95_high", empty where it is null; other
+// lists and objects, which have no place in a table, are left to the JSON file. RFC 4180.
 [[nodiscard]] std::string report_csv(const Report& report);
 
-// The tables, with intervals in brackets, and the notes.
+// The tables, with intervals in brackets, and the notes. Control characters of names are escaped.
 [[nodiscard]] std::string report_text(const Report& report);
 
 }  // namespace pointsman::sim

@@ -172,7 +172,7 @@ void set_ratio(Record& row, std::string_view key, const Results& above, const Re
   if (ratio.mean > 0) {
     row.set(key, ratio);
   } else {
-    row.set(key, Value());
+    row.set_unknown(key);
   }
 }
 
@@ -259,9 +259,8 @@ Result<Report> run_segregation(const ExperimentOptions& options, const Registry&
   Report report;
   report.experiment = "segregation";
   report.title = "Pools for long requests on " + base.name + ": " +
-                 std::to_string(base.replicas.size()) + " replicas, " +
-                 std::to_string(base.balancers.count) + " balancers, " + std::to_string(seeds) +
-                 " seeds";
+                 counted(base.replicas.size(), "replica") + ", " +
+                 counted(base.balancers.count, "balancer") + ", " + counted(seeds, "seed");
   report.scenario = scenario_record(base);
   report.seeds = compare.seeds;
   std::vector<std::vector<Results>> results;  // by block and arm

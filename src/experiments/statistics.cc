@@ -102,6 +102,13 @@ Estimate paired_ratio(std::span<const double> above, std::span<const double> bel
   return from_logarithms(logarithms);
 }
 
+Estimate within(Estimate estimate, double least, double most) {
+  const auto cut = [least, most](double value) {
+    return value < least ? least : value > most ? most : value;  // NaN stays
+  };
+  return {estimate.mean, cut(estimate.low), cut(estimate.high)};
+}
+
 double median(std::span<const double> values) {
   if (values.empty()) return 0;
   std::vector<double> sorted(values.begin(), values.end());

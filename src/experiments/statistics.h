@@ -34,6 +34,10 @@ struct Estimate {
 // pairs of which one is not above zero are left out.
 [[nodiscard]] Estimate paired_ratio(std::span<const double> above, std::span<const double> below);
 
+// The estimate with the ends of its interval cut to [least, most], outside of which no value can
+// lie: Student's interval knows of no bounds. Ends that are unknown stay so.
+[[nodiscard]] Estimate within(Estimate estimate, double least, double most);
+
 // The middle value, or the mean of the two middle ones. 0 where there is none.
 [[nodiscard]] double median(std::span<const double> values);
 

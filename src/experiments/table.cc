@@ -124,13 +124,6 @@ std::vector<TableRow> table_rows() {
   return rows;
 }
 
-std::string pools_of(const Record& row) {
-  char text[48];
-  std::snprintf(text, sizeof text, "%.0f/%.0f/%.0f", row.number("replicas_general"),
-                row.number("replicas_long_context"), row.number("replicas_long_generation"));
-  return text;
-}
-
 double deviation(const Record& row, const Published& published, const Cell& cell) {
   return row.number(cell.key) / (published.*cell.published) - 1;
 }
@@ -321,9 +314,9 @@ Result<Report> run_table(const ExperimentOptions& options, const Registry& regis
   report.seeds = compare.seeds;
   report.scenario = scenario_record(scenario);
   report.title = "The published table on " + scenario.name + ": " +
-                 std::to_string(scenario.replicas.size()) + " replicas, " +
-                 std::to_string(scenario.balancers.count) + " balancers, " +
-                 std::to_string(compare.seeds) + " seeds";
+                 counted(scenario.replicas.size(), "replica") + ", " +
+                 counted(scenario.balancers.count, "balancer") + ", " +
+                 counted(static_cast<std::uint64_t>(compare.seeds), "seed");
 
   compare.progress = progress_from(0);
   const std::vector<Results> results = run_arms(scenario, arms, registry, compare);
@@ -356,7 +349,7 @@ Result<Report> run_table(const ExperimentOptions& options, const Registry& regis
       "brackets 95 % intervals. Hit rate: cached tokens at first admission over prompt tokens.",
       "Goodput: requests per second with a time to first token of at most 0.5 s. Closed loop: "
       "completions per second with 16 users per replica.",
-      "The sweep has " + std::to_string(sweep.seeds) + " seeds a row."};
+      "The sweep has " + counted(static_cast<std::uint64_t>(sweep.seeds), "seed") + " a row."};
   if (as_published) {
     report.notes.emplace_back(
         "Not to be had together in this model: a hit rate above the bound in tokens; lower p50 "

@@ -323,8 +323,8 @@ Result<std::pair<Scenario, Scenario>> halves(const Scenario& scenario) {
   const std::uint64_t usable = count > arrivals.trace_skip ? count - arrivals.trace_skip : 0;
   const std::uint64_t half = usable / 2;
   if (half < kFewestTraced) {
-    return Error{ErrorKind::kClient, arrivals.trace + ": has " + std::to_string(usable) +
-                                         " requests to replay, too few to search with one half and "
+    return Error{ErrorKind::kClient, arrivals.trace + ": has " + counted(usable, "request") +
+                                         " to replay, too few to search with one half and "
                                          "to measure with the other: " +
                                          std::to_string(2 * kFewestTraced) + " are needed"};
   }
@@ -351,7 +351,7 @@ Record row_of(const TunedConfig& config, std::string_view label, const Scenario&
   Arm arm = arm_of(config);
   arm.label = label;
   Record row = arm_row(arm, runs);
-  row.set("pools", pools_text(config.pools, scenario.replicas.size()));
+  row.set("model", "tune").set("pools", pools_text(config.pools, scenario.replicas.size()));
   row.set("ratio", measure_ratio(runs, shipped, measure.value));
   row.set("ttft_p50_ratio", measure_ratio(runs, shipped, &RunResult::ttft_p50_s));
   row.set("e2e_mean_ratio", measure_ratio(runs, shipped, &RunResult::e2e_mean_s));
@@ -431,8 +431,8 @@ Result<Tuning> run_tune(const Scenario& given, const TuneOptions& options,
   Report& report = tuning.report;
   report.experiment = "tune";
   report.title = scenario.name + ": the least " + std::string(measure->name) + ", " +
-                 std::to_string(search.tried()) + " configurations, " + std::to_string(searched) +
-                 " runs of the search, " + std::to_string(final_seeds) + " other seeds at the end";
+                 counted(search.tried(), "configuration") + ", " + counted(searched, "run") +
+                 " of the search, " + counted(final_seeds, "other seed") + " at the end";
   report.scenario = scenario_record(scenario);
   report.scenario.set("measure", options.measure)
       .set("search_seeds", options.search_seeds)
@@ -448,6 +448,9 @@ Result<Tuning> run_tune(const Scenario& given, const TuneOptions& options,
   columns.insert(columns.begin() + 2, {"pools", "pools"});
   columns.insert(columns.begin() + 3, {"ratio", options.measure + " / shipped", 2});
   report.tables.push_back({.title = "", .columns = std::move(columns)});
+  columns = engine_columns();
+  columns.pop_back();  // the pools, which the first table has
+  report.tables.push_back({.title = "", .columns = std::move(columns), .again = true});
   report.notes.push_back(
       "Gain in " + options.measure + " on seeds that the search has not seen: " + per_cent(ratio) +
       "; on the seeds of the search, which flatter it: " + per_cent(on_search) + ".");

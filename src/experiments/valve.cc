@@ -174,9 +174,9 @@ void add_rows(const Setting& setting, std::span<const ValveArm> arms, Runs runs,
     }
     const bool has_valve = arms[i].arm.policy.preset == "session_affinity";
     if (has_valve) {
-      row.set("valve_share", arithmetic_mean(opened));
+      row.set("valve_share", within(arithmetic_mean(opened), 0, 1));
     } else {
-      row.set("valve_share", Value());
+      row.set_unknown("valve_share");
     }
     report.rows.push_back(std::move(row));
   }

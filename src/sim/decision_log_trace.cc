@@ -170,6 +170,7 @@ std::string DecisionLogTrace::add_request(const Fields& fields) {
                        : fields.output_events > 0 ? count(fields.output_events)
                                                   : (good ? 1 : 0);
   node.served = node.prompt_tokens > 0 && node.output_tokens > 0;
+  if (!node.served) ++unserved_;
   if (fields.shared > 0) {
     node.base = node_of(count(fields.base));
     node.shared_blocks = count(fields.shared);

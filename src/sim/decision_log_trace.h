@@ -46,6 +46,9 @@ class DecisionLogTrace {
   [[nodiscard]] std::string add(std::string_view line);
   // To be called behind the last line.
   void finish();
+  // Requests so far that got no answer, and will be left out.
+  [[nodiscard]] std::size_t unserved() const { return unserved_; }
+
   // The requests that were served, by arrival; nothing at the end. `at` counts from the first.
   [[nodiscard]] bool next(TraceRequest& request);
   // From the first request to the last, once finished.
@@ -82,6 +85,7 @@ class DecisionLogTrace {
 
   std::optional<DecisionLogHeader> header_;
   std::vector<Node> nodes_;
+  std::size_t unserved_ = 0;
   // Of the present file: by number in it.
   std::unordered_map<std::uint32_t, std::uint32_t> by_number_;
   std::vector<std::uint32_t> order_;  // those served, by arrival

@@ -210,8 +210,10 @@ class ScenarioReader {
       }
       if (fault.replica >= scenario().replicas.size()) {
         faults_.add(item.line, place + "replica",
-                    "there are " + std::to_string(scenario().replicas.size()) +
-                        " replicas, numbered from 0");
+                    scenario().replicas.size() == 1
+                        ? std::string("there is 1 replica, number 0")
+                        : "there are " + std::to_string(scenario().replicas.size()) +
+                              " replicas, numbered from 0");
       }
       scenario().faults.push_back(fault);
       fault_lines_.push_back(item.line);
@@ -254,6 +256,11 @@ class ScenarioReader {
                   "at arrivals.rate " + to_text(s.arrivals.rate) + " they take " +
                       to_text(s.measure.requests / s.arrivals.rate) + " s, and a run may last " +
                       to_text(kLongestRunSeconds) + " s");
+    }
+    if (s.workload.turns_law == TurnsLaw::kGeometric && s.workload.turns_mean < 1) {
+      faults_.add(line_of(root, "workload", "turns_mean"), "workload.turns_mean",
+                  "is " + to_text(s.workload.turns_mean) +
+                      ", and the geometric law needs a mean of at least 1");
     }
     check_law(root, "first_prompt", s.workload.first_prompt);
     check_law(root, "follow_up", s.workload.follow_up);

@@ -209,7 +209,8 @@ std::vector<Key<Scenario>> make_scenario_keys() {
       kTurnsLaws,
       "Turns of a conversation: max(1, round(mean · exp(sigma · z − sigma² / 2))), or geometric.");
   SectionKeys<Scenario, WorkloadSpec>(table, "workload.", workload)
-      .add("turns_mean", &WorkloadSpec::turns_mean, 1e-6, 1'000.0, "The law's mean.")
+      .add("turns_mean", &WorkloadSpec::turns_mean, 1e-6, 1'000.0,
+           "The law's mean; of the geometric one at least 1.")
       .add("turns_sigma", &WorkloadSpec::turns_sigma, 0.0, 5.0, "Of the lognormal law.")
       .add("think_s", &WorkloadSpec::think_s, 0.0, kDay,
            "Mean pause before a follow-up; exponential.")

@@ -16,6 +16,7 @@ namespace pointsman::sim {
 namespace {
 
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+constexpr std::size_t kBuffer = std::size_t{64} << 10;
 constexpr std::uint32_t kMooncakeBlock = 512;
 constexpr double kMostTokens = 1e8;
 // Seconds. Lines of real traces are out of order by less; farther back the order is none.
@@ -70,6 +71,14 @@ std::string_view json_value(std::string_view line, std::string_view key) {
   return trimmed(rest.substr(0, stop));
 }
 
+// A line of the access log of `pointsman serve` (docs/admin.md).
+bool is_access_log(std::string_view line) {
+  for (const std::string_view key : {"at", "client", "status", "whole_ms"}) {
+    if (json_value(line, key).empty()) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 Error TraceReader::error(const std::string& what) const {
@@ -78,13 +87,18 @@ Error TraceReader::error(const std::string& what) const {
 
 Result<TraceReader> TraceReader::open(const std::string& path) {
   TraceReader reader(path);
+  // Before it is opened, since to open a pipe waits for its writer.
+  std::error_code unknown;
+  const std::filesystem::file_status found = std::filesystem::status(path, unknown);
+  if (std::filesystem::exists(found) && !std::filesystem::is_regular_file(found)) {
+    return Error{ErrorKind::kClient, path +
+                                         ": is a folder, a pipe or a device: a trace must be a "
+                                         "regular file, since each run reads it anew"};
+  }
   reader.file_.reset(std::fopen(path.c_str(), "rb"));
   if (!reader.file_) {
     return Error{ErrorKind::kClient,
                  path + ": cannot be read: " + std::generic_category().message(errno)};
-  }
-  if (std::error_code unknown; std::filesystem::is_directory(path, unknown)) {
-    return Error{ErrorKind::kClient, path + ": is a folder, not a file"};
   }
   const Result<void> header = reader.read_header();
   if (!header) return header.error();
@@ -95,20 +109,42 @@ Result<bool> TraceReader::read_line() {
   do {
     line_.clear();
     ++line_number_;
-    char part[8'192];
-    bool ended = false;
-    while (!ended) {
-      if (std::fgets(part, sizeof part, file_.get()) == nullptr) {
+    for (bool ended = false; !ended;) {
+      if (buffer_at_ == buffer_.size() && !fill_buffer()) {
         if (std::ferror(file_.get()) != 0) return error("cannot be read further");
         break;
       }
-      line_ += part;
-      ended = line_.ends_with('\n');
+      const std::size_t end = buffer_.find('\n', buffer_at_);
+      ended = end != std::string::npos;
+      const std::size_t next = ended ? end + 1 : buffer_.size();
+      line_.append(buffer_, buffer_at_, next - buffer_at_);
+      buffer_at_ = next;
+      if (line_.find('\0') != std::string::npos) {
+        return error("is no text, and a trace is one; unpack what is compressed");
+      }
       if (line_.size() > kLongestLine) return error("this line is longer than 1 MiB");
     }
     if (line_.empty()) return false;
   } while (trimmed(line_).empty());
   return true;
+}
+
+bool TraceReader::fill_buffer() {
+  buffer_.resize(kBuffer);
+  buffer_.resize(std::fread(buffer_.data(), 1, buffer_.size(), file_.get()));
+  buffer_at_ = 0;
+  return !buffer_.empty();
+}
+
+void TraceReader::leave_out(const char* why) {
+  if (left_out_++ == 0) first_left_out_ = "line " + std::to_string(line_number_) + ": it " + why;
+}
+
+std::string TraceReader::none_text(std::string_view where) const {
+  std::string text = std::string("there is no request").append(where);
+  if (left_out_ == 0) return text;
+  return text + "; left out: " + std::to_string(left_out_) + (left_out_ == 1 ? " line" : " lines") +
+         ", the first of them " + first_left_out_;
 }
 
 Result<void> TraceReader::read_header() {
@@ -119,6 +155,11 @@ Result<void> TraceReader::read_header() {
   if (line_.starts_with(kByteOrderMark)) line_.erase(0, kByteOrderMark.size());
   if (DecisionLogHeader::is_one(line_)) return read_decision_log();
   if (trimmed(line_).starts_with('{')) {
+    if (is_access_log(line_)) {
+      return error(
+          "is the access log, which does not say what prompts share: a trace is its fellow, the "
+          "decision log (docs/decision_log.md)");
+    }
     format_ = Format::kMooncake;
     pending_ = true;
     return {};
@@ -155,10 +196,12 @@ Result<void> TraceReader::read_header() {
 Result<void> TraceReader::read_decision_log() {
   format_ = Format::kDecisionLog;
   for (;;) {
+    const std::size_t unserved = decisions_.unserved();
     const std::string problem = decisions_.add(trimmed(line_));
     if (!problem.empty()) {
       return error("is no line of the decision log (docs/decision_log.md): it " + problem);
     }
+    if (decisions_.unserved() > unserved) leave_out("got no answer");
     const Result<bool> more = read_line();
     if (!more) return more.error();
     if (!*more) break;
@@ -206,7 +249,7 @@ Result<bool> TraceReader::next(TraceRequest& request) {
         format_ == Format::kMooncake ? parse_mooncake(request) : parse_csv(request);
     if (!time) return time.error();
     if (request.prompt_tokens == 0 || request.output_tokens == 0) {
-      ++left_out_;
+      leave_out(request.prompt_tokens == 0 ? "has no prompt tokens" : "has no answer tokens");
       continue;
     }
     request.max_tokens = request.output_tokens;

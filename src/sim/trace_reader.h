@@ -31,7 +31,8 @@ namespace pointsman::sim {
 // Clients' limits are those of the decision log; the other formats name none, and the output stands
 // for it. Requests without prompt or answer tokens are left out. Lines come in the order of time:
 // up to 10 s back are forgiven, and such a line comes with the one before it. Lines may be up to 1
-// MiB long. Errors name the file and the line.
+// MiB long. The file is a regular one, since each run reads it anew. Errors name the file and the
+// line.
 class TraceReader {
  public:
   [[nodiscard]] static Result<TraceReader> open(const std::string& path);
@@ -43,6 +44,8 @@ class TraceReader {
   // are left out; and times before that of a line before, for which that was taken.
   [[nodiscard]] std::uint64_t left_out() const { return left_out_; }
   [[nodiscard]] std::uint64_t late() const { return late_; }
+  // Of a file whose end came without one request: "there is no request", `where`, and why.
+  [[nodiscard]] std::string none_text(std::string_view where = {}) const;
 
  private:
   enum class Format : std::uint8_t { kMooncake, kBurstGpt, kAzure, kDecisionLog };
@@ -54,6 +57,9 @@ class TraceReader {
 
   [[nodiscard]] Error error(const std::string& what) const;
   [[nodiscard]] Result<bool> read_line();
+  // Reads on in the file. False at its end.
+  [[nodiscard]] bool fill_buffer();
+  void leave_out(const char* why);
   [[nodiscard]] Result<void> read_header();
   [[nodiscard]] Result<void> read_decision_log();
   // Seconds of the line's own clock.
@@ -65,6 +71,8 @@ class TraceReader {
   std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   Format format_ = Format::kMooncake;
+  std::string buffer_;  // of the file; what is before buffer_at_ has been used
+  std::size_t buffer_at_ = 0;
   std::string line_;
   std::uint64_t line_number_ = 0;
   bool pending_ = false;  // line_ has been read and not been used
@@ -75,6 +83,7 @@ class TraceReader {
   bool has_sessions_ = false;
   std::uint64_t requests_ = 0;
   std::uint64_t left_out_ = 0;
+  std::string first_left_out_;  // its line, and why
   std::uint64_t late_ = 0;
   std::optional<double> first_;  // time of the first request
   double last_ = 0;

@@ -184,8 +184,9 @@ void Traffic::scan_trace() {
     ++trace_left_;
   }
   if (trace_left_ == 0) {
-    throw std::invalid_argument(spec_.arrivals.trace + ": there is no request" +
-                                (spec_.arrivals.trace_skip > 0 ? " behind those skipped" : ""));
+    throw std::invalid_argument(
+        spec_.arrivals.trace + ": " +
+        reader.none_text(spec_.arrivals.trace_skip > 0 ? " behind those skipped" : ""));
   }
   trace_counts_ = {.left_out = reader.left_out() - left_out, .late = reader.late() - late};
   // The end lies behind the last request.

@@ -130,7 +130,7 @@ def test_tune_and_calibrate_take_it(log, tmp_path):
     assert "policy: " in done.stdout
     plain = simulate("calibrate", path)
     assert plain.returncode == 1
-    assert f"{SESSIONS * TURNS} were not streamed" in plain.stderr
+    assert f"{SESSIONS * TURNS} not streamed" in plain.stderr
 
 
 def test_logs_of_several_routers_go_together_where_they_have_the_same_key(tmp_path):

@@ -4,7 +4,9 @@ import csv
 import io
 import json
 import math
+import os
 import random
+import re
 import subprocess
 import sys
 import time
@@ -64,6 +66,27 @@ def test_theory_agrees_with_the_closed_forms(tmp_path):
             assert float(line[key] or "nan") == pytest.approx(row.get(key, float("nan")), nan_ok=True)
 
 
+def identities():
+    """What identifies a row, by experiment and model, as docs/experiments/README.md says."""
+    found = {}
+    for line in (ROOT / "docs/experiments/README.md").read_text().splitlines():
+        cells = re.fullmatch(r"\| `(\w+)` \| (.+) \| (.+) \|", line)
+        if cells:
+            for model in re.findall(r"`(\w+)`", cells[2]):
+                found[cells[1], model] = re.findall(r"`(\w+)`", cells[3])
+    return found
+
+
+def check_identity(report):
+    seen = set()
+    for row in report["rows"]:
+        keys = identities()[report["experiment"], row["model"]]
+        assert ("policy" in row) == ("arm" in row) == ("policy" in keys), row
+        identity = (row["model"], *(row[key] for key in keys))
+        assert identity not in seen, identity
+        seen.add(identity)
+
+
 def report_of(path, *words):
     done = simulate(*words, "--json", path)
     assert done.returncode == 0, done.stderr
@@ -71,8 +94,12 @@ def report_of(path, *words):
     keys = {key for row in report["rows"] for key in row if not key.endswith("_ci95")}
     # Whoever adds a key says in src/experiments/definitions.cc what it is.
     assert keys == set(report["definitions"])
+    check_identity(report)
     for row in report["rows"]:
         for key in keys & row.keys():
+            if key.endswith("_share") and row.get(f"{key}_ci95"):
+                low, high = row[f"{key}_ci95"]
+                assert 0 <= low <= high <= 1, (key, row)
             if row.get(f"{key}_ci95") and row[key] is not None:
                 low, high = row[f"{key}_ci95"]
                 assert low is None or low <= row[key] <= high, (key, row)
@@ -283,7 +310,7 @@ def test_a_load_above_the_capacity_is_run_and_said(tmp_path):
 
 
 def test_the_same_command_writes_the_same_bytes(tmp_path):
-    words = ["theory", "--quick", "--seeds", 1, "--replicas", 20]
+    words = ["theory", "--quick", "--seeds", 1]
     one, two = tmp_path / "one.json", tmp_path / "two.json"
     assert simulate(*words, "--json", one, "--jobs", 1).returncode == 0
     assert simulate(*words, "--json", two, "--jobs", 4).returncode == 0
@@ -291,7 +318,7 @@ def test_the_same_command_writes_the_same_bytes(tmp_path):
 
 
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
-    words = ["theory", "--quick", "--seeds", 1, "--replicas", 20]
+    words = ["theory", "--quick", "--seeds", 1]
     done = simulate(*words, "--json", tmp_path / "none" / "x.json")
     assert done.returncode == 1
     message = f"pointsman simulate: cannot write {tmp_path}/none/x.json: No such file or directory\n"
@@ -301,6 +328,113 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
     done = simulate(*words, "--json", one, "--csv", one)
     assert done.returncode == 1 and f"{one} is named for two files" in done.stderr
     assert not one.exists()
+    done = simulate(*words, "--json", "")
+    assert done.returncode == 2 and "--json: names no file" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["keys"], ["run", "--keys"], ["run", "set_a", "--policy", "random"]])
+def test_what_cannot_be_printed_is_an_error(words):
+    if words[-1] == "random":
+        words = [*words, "--seeds", "1", "--requests", "200"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [POINTSMAN, "simulate", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=300,
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("pointsman: cannot write standard output")
+
+
+def test_a_dash_is_standard_output(tmp_path):
+    words = ["run", "set_a", "--policy", "random", "--seeds", 1, "--requests", 300]
+    done = simulate(*words, "--json", "-", "--csv", tmp_path / "rows.csv")
+    assert done.returncode == 0, done.stderr
+    assert [row["policy"] for row in json.loads(done.stdout)["rows"]] == ["random"]
+    done = simulate(*words, "--csv", "-")
+    assert done.stdout == (tmp_path / "rows.csv").read_text()
+    assert simulate(*words, "--json", "-", "--csv", "-").returncode == 1
+
+
+def test_least_work_of_the_command_line_is_told_of_its_fellows(tmp_path):
+    words = ["--seeds", 2, "--requests", 1_500]
+    told = simulate("run", "ref70", "--policy", "least_work", *words, "--json", tmp_path / "told.json")
+    assert told.returncode == 0, told.stderr
+    assert "least_work: routers: 4 (set for" in told.stdout
+    report = json.loads((tmp_path / "told.json").read_text())
+    assert report["scenario"]["arms"][0]["policy"]["options"] == {"routers": 4}
+    # As docs/experiments/table.md has it: an arm of a file stays as it is written.
+    file = tmp_path / "untold.yaml"
+    file.write_text("preset: ref70\narms:\n  - policy: {preset: least_work, routers: 1}\n")
+    untold = report_of(tmp_path / "untold.json", "run", file, *words)
+    assert untold["scenario"]["arms"][0]["policy"]["options"] == {"routers": 1}
+    hits = [one["rows"][0]["prefix_hit_rate"] for one in (report, untold)]
+    assert hits[0] > 1.5 * hits[1], "sessions have homes"
+
+
+def test_the_screen_has_what_the_engines_did():
+    words = ["run", "set_a", "--policy", "random", "--seeds", 1, "--requests", 300]
+    second = simulate(*words).stdout.split("\n\n")[2].splitlines()
+    assert re.split(" {2,}", second[0])[2:] == [
+        *("KV %", "busy %", "preempted", "valve openings", "poll s", "balancers", "pools")
+    ]
+    assert second[1].split()[-3:] == ["2.00", "4", "8/0/0"]
+
+
+def test_columns_of_the_csv_file_do_not_depend_on_the_number_of_seeds(tmp_path):
+    heads = []
+    for seeds in (1, 2):
+        file = tmp_path / f"{seeds}.csv"
+        words = ["run", "set_a", "--policy", "random", "--seeds", seeds, "--requests", 300]
+        assert simulate(*words, "--csv", file).returncode == 0
+        heads.append(file.read_text().splitlines()[0].split(","))
+    assert heads[0] == heads[1]
+    assert not [key for key in heads[0] if key.endswith("_ci95")]
+
+
+def test_what_is_no_trace_is_told_apart(tmp_path):
+    def trace(name, content):
+        path = tmp_path / name
+        path.write_bytes(content)
+        done = simulate("run", "set_a", "--policy", "random", "--seeds", 1, "--trace", path)
+        assert done.returncode == 1 and done.stdout == ""
+        return done.stderr.removeprefix(f"pointsman simulate: {path}")
+
+    columns = b"TIMESTAMP,ContextTokens,GeneratedTokens\n"
+    lines = b"2023-11-16 18:15:46,7,0\n2023-11-16 18:15:47,0,9\n"
+    assert trace("none.csv", columns + lines) == (
+        ": there is no request; left out: 2 lines, the first of them line 2: it has no answer tokens\n"
+    )
+    assert trace("packed.gz", b"\x1f\x8b\x08\x00\x00").startswith(":1: is no text")
+    access = b'{"at":"2026-11-30T03:21:20.026Z","client":"::1","status":200,"whole_ms":1.0}\n'
+    assert trace("access.log", access).startswith(":1: is the access log")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, tmp_path):
+        done = simulate("run", "set_a", "--policy", "random", "--trace", path)
+        assert done.returncode != 0
+        assert f"{path} must be a regular file" in done.stderr
+
+
+def test_names_cannot_move_the_cursor(tmp_path):
+    file = tmp_path / "names.yaml"
+    file.write_text(
+        'preset: set_a\nname: "a\\e[2Jb"\narms:\n  - {policy: random, label: "one\\ntwo\\a"}\n'
+    )
+    done = simulate("run", file, "--seeds", 1, "--requests", 300)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("a\\x1b[2Jb: 8 replicas, 4 balancers, 1 seed\n")
+    assert "one\\ntwo\\x07" in done.stdout
+    assert "\x1b" not in done.stdout and "\x07" not in done.stdout
+
+
+def test_a_scenario_without_policies_is_named(tmp_path):
+    file = tmp_path / "bare.yaml"
+    file.write_text("preset: set_a\n")
+    assert simulate("run", file).stderr.startswith(f"pointsman simulate: {file}:1: arms: no policy: ")
+    assert simulate("run", "set_a").stderr.startswith("pointsman simulate: set_a: no policy: ")
 
 
 @pytest.mark.parametrize(
@@ -313,6 +447,7 @@ def test_a_file_that_cannot_be_written_is_an_error(tmp_path):
         ["theory", "--first-seed", 10**18],
         ["run", "set_a", "--policy", ""],
         ["table", "--replicas", 2],
+        ["theory", "--replicas", 3_999],
     ],
 )
 def test_options_without_a_meaning_are_refused(words):
@@ -401,6 +536,13 @@ def test_rows_of_an_unknown_experiment_become_bars(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "round_robin" in (tmp_path / "made-up-policies.svg").read_text()
     assert "A &lt;title&gt;" in (tmp_path / "made-up.html").read_text()
+
+
+def test_a_folder_that_cannot_be_written_is_an_error():
+    done = plot(REPORTS / "valve.json", "--out", "/proc/none")
+    assert done.returncode == 1
+    assert done.stderr.startswith("/proc/none: cannot write there: ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_file_that_is_no_report_is_an_error(tmp_path):

@@ -45,6 +45,15 @@ def main():
         except (OSError, ValueError) as error:
             print(f"{file}: {error}", file=sys.stderr)
             return 1
+    try:
+        draw_all(options, reports)
+    except OSError as error:
+        print(f"{options.out}: cannot write there: {error.strerror or error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def draw_all(options, reports):
     options.out.mkdir(parents=True, exist_ok=True)
     for report, name in zip(reports, names(options.files, reports), strict=True):
         drawn = figures.draw(report)
@@ -54,7 +63,6 @@ def main():
         path = options.out / f"{name}.html"
         path.write_text(page.html(report, drawn), encoding="utf-8")
         print(path)
-    return 0
 
 
 if __name__ == "__main__":

@@ -213,6 +213,18 @@ TEST_F(Calibrate, TheDecisionLogSaysTheSame) {
                 "\"t\"");
 }
 
+TEST_F(Calibrate, TheRoutersOwnAnswersAreNoFailedRequests) {
+  const std::string models =
+      R"({"at":"2026-01-31T12:34:56.789Z","client":"127.0.0.1","method":"GET","path":"/v1/models",)"
+      R"("status":200,"tries":0,"stream":false,"response_bytes":150,"whole_ms":0.0})"
+      "\n";
+  const Result<Calibration> found = of_text(models + lonely_line(1, 0));
+  ASSERT_FALSE(found);
+  EXPECT_NE(found.error().message.find("1 of 1 can be used"), std::string::npos)
+      << found.error().message;
+  EXPECT_EQ(found.error().message.find("failed"), std::string::npos) << found.error().message;
+}
+
 TEST_F(Calibrate, WhatIsNoAccessLogIsRefusedWithItsLine) {
   const std::string good = lonely_line(1, 0);
   const std::pair<std::string, std::string> cases[] = {

@@ -66,6 +66,9 @@ TEST(Compare, ARowHasEveryMeasureByItsKeyWithAnInterval) {
     EXPECT_NE(row.find(measure.key), nullptr) << measure.key;
   }
   EXPECT_FALSE(row.find("closed_loop_rps")->is_number()) << "not measured: null";
+  for (const Measure& measure : measures()) {
+    EXPECT_NE(row.find(std::string(measure.key) + "_ci95"), nullptr) << measure.key;
+  }
 }
 
 TEST(Compare, TheScenarioOfAReportIsTheWholeOne) {

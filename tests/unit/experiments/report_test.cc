@@ -47,6 +47,31 @@ TEST(Report, CsvHasTheUnionOfColumnsAndQuotes) {
             "c,,,,,\n");
 }
 
+TEST(Report, CsvHasBothColumnsOfAnIntervalThatIsNotKnown) {
+  Report report;
+  constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+  report.rows.push_back(Record().set("x", Estimate{2, kUnknown, kUnknown}).set_unknown("y"));
+  EXPECT_EQ(report_csv(report), "x,x_ci95_low,x_ci95_high,y,y_ci95_low,y_ci95_high\n2,,,,,\n");
+}
+
+TEST(Report, ControlCharactersOfNamesDoNotReachTheTerminal) {
+  Report report;
+  report.title = "a\x1b[2Jb";
+  report.rows.push_back(Record().set("arm", "one\ntwo\x07").set("name", "ä\xC2\x9B"));
+  report.tables = {{"", {{"arm", "arm"}, {"name", "name"}}}};
+  report.notes = {"x\ty"};
+  EXPECT_EQ(report_text(report),
+            "a\\x1b[2Jb\n\n"
+            "arm           name\n"
+            "one\\ntwo\\x07  ä\\x9b\n"
+            "\nx\\ty\n");
+}
+
+TEST(Report, CountsOneAsOne) {
+  EXPECT_EQ(counted(1, "replica"), "1 replica");
+  EXPECT_EQ(counted(0, "seed"), "0 seeds");
+}
+
 TEST(Report, TextShowsIntervalsInBrackets) {
   EXPECT_EQ(report_text(sample()),
             "Queues\n\n"

@@ -35,6 +35,15 @@ TEST(ArithmeticMean, HasStudentsInterval) {
   EXPECT_NEAR(estimate.mean - estimate.low, 2.776445 * std::sqrt(2.5 / 5), 1e-6);
 }
 
+TEST(ArithmeticMean, OfSharesEndsWhereSharesDo) {
+  const Estimate cut = within(arithmetic_mean(std::vector<double>{0.9, 0.999}), 0, 1);
+  EXPECT_DOUBLE_EQ(cut.mean, 0.9495);
+  EXPECT_GT(cut.low, 0) << "0.9495 - 12.7 * 0.0495";
+  EXPECT_DOUBLE_EQ(cut.high, 1);
+  EXPECT_DOUBLE_EQ(within(arithmetic_mean(std::vector<double>{0, 0.5}), 0, 1).low, 0);
+  EXPECT_TRUE(std::isnan(within(arithmetic_mean(std::vector<double>{0.5}), 0, 1).low));
+}
+
 TEST(ArithmeticMean, OneValueTellsNothingOfItsSpread) {
   const std::vector<double> one{7};
   for (const Estimate& estimate :

@@ -168,6 +168,9 @@ TEST(ScenarioFile, WhatCannotHoldTogetherIsRefused) {
   EXPECT_THAT(error_of("segregated: true\nreplicas: [{pool: long_context}]\n"),
               HasSubstr("no replica is in the general pool"));
   EXPECT_THAT(error_of("replicas: []\n"), HasSubstr("lists none"));
+  EXPECT_THAT(error_of("workload:\n  turns: geometric\n  turns_mean: 0.5\n"),
+              HasSubstr("s.yaml:3: workload.turns_mean: is 0.5, and the geometric law needs"));
+  EXPECT_EQ(load("workload: {turns: lognormal, turns_mean: 0.5}\n").scenario.workload.turns_mean, 0.5);
   EXPECT_THAT(error_of("replicas: [{count: 8192}, {count: 1}]\n"),
               HasSubstr("s.yaml:1: replicas[1].count: makes more than 8192 replicas in all"));
   EXPECT_THAT(error_of("workload: {document_low: 9000, document_high: 10}\n"),

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 namespace pointsman::sim {
 namespace {
@@ -147,6 +148,64 @@ TEST_F(Trace, FaultsAreToldWithTheirLine) {
   std::remove(path.c_str());
   EXPECT_TRUE(read().empty());
   EXPECT_NE(error.find("cannot be read"), std::string::npos) << error;
+}
+
+TEST_F(Trace, OnlyARegularFileIsOne) {
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  EXPECT_TRUE(read().empty());  // without waiting for a writer
+  EXPECT_NE(error.find("must be a regular file"), std::string::npos) << error;
+  std::remove(path.c_str());
+  const Result<TraceReader> folder = TraceReader::open(testing::TempDir());
+  ASSERT_FALSE(folder);
+  EXPECT_NE(folder.error().message.find("must be a regular file"), std::string::npos);
+}
+
+TEST_F(Trace, BytesThatAreNoTextAreSaidToBeNone) {
+  using std::string_literals::operator""s;
+  for (const std::string& bytes : {"\0\0\0\0"s, "\x1f\x8b\b\0\0\0\0\0\x02\x03"s, "TIME\0\n"s}) {
+    write(bytes);
+    EXPECT_TRUE(read().empty());
+    EXPECT_NE(error.find(path + ":1: is no text"), std::string::npos) << error;
+  }
+}
+
+TEST_F(Trace, TheAccessLogIsNamedAndSoIsWhatIsWanted) {
+  write(R"({"at":"2026-11-30T03:21:20.026Z","client":"127.0.0.1","method":"POST","path":"/v1/x",)"
+        R"("request_id":"1a","model":"m","replica":"http://a:1","reason":"policy","status":200,)"
+        R"("tries":1,"stream":true,"prompt_tokens":959,"output_tokens":48,"ttft_ms":81.6,)"
+        R"("whole_ms":900.5})"
+        "\n");
+  EXPECT_TRUE(read().empty());
+  EXPECT_NE(error.find(path + ":1: is the access log"), std::string::npos) << error;
+  EXPECT_NE(error.find("docs/decision_log.md"), std::string::npos) << error;
+}
+
+TEST_F(Trace, AFileWithoutAUsableLineSaysHowManyThereWereAndWhyTheFirstIsNone) {
+  const auto none = [this] {
+    Result<TraceReader> reader = TraceReader::open(path);
+    if (!reader) return reader.error().message;
+    TraceRequest request;
+    const Result<bool> more = reader->next(request);
+    EXPECT_TRUE(more && !*more);
+    return reader->none_text();
+  };
+  write(
+      "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,7,0\n"
+      "2023-11-16 18:15:47,0,4\n");
+  EXPECT_EQ(none(),
+            "there is no request; left out: 2 lines, the first of them line 2: it has no answer "
+            "tokens");
+  write("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,0,4\n");
+  EXPECT_EQ(none(),
+            "there is no request; left out: 1 line, the first of them line 2: it has no prompt "
+            "tokens");
+  write(
+      R"({"pointsman_decision_log":1,"start":"2026-01-31T12:00:00.000Z","block_tokens":16,"sample":1})"
+      "\n"
+      R"({"n":0,"t":7,"estimated_tokens":30,"status":503})"
+      "\n");
+  EXPECT_EQ(none(),
+            "there is no request; left out: 1 line, the first of them line 2: it got no answer");
 }
 
 constexpr char kHeader[] =
