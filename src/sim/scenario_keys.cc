@@ -501,6 +501,8 @@ The first line tells the format. Columns are found by their names, in any order;
 | Azure LLM inference CSV | `TIMESTAMP` (a date and time), `ContextTokens`, `GeneratedTokens` | nothing |
 | decision log | [its page](decision_log.md) | what the router saw |
 
+A trace is a regular file of text, since each run reads it anew; pipes and compressed files are refused.
+
 Times count from the first request that is taken. What is not taken as it stands is counted, in a note and in the JSON file:
 
 - **Lines without prompt or answer tokens** are left out (`trace_left_out`): in BurstGPT those are requests that failed.

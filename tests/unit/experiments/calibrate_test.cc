@@ -260,8 +260,8 @@ TEST_F(Calibrate, TooSmallALogIsRefusedAndWhatIsMissingSaid) {
   ASSERT_FALSE(found);
   EXPECT_EQ(found.error().message,
             path_ +
-                ": too few requests: 30 of 100 can be used, 50 are needed; 70 do not say how "
-                "many tokens there were (clients ask a stream for that with stream_options: "
+                ": too few requests: 30 of 100 can be used, 50 are needed; 70 without a "
+                "number of tokens (clients ask a stream for that with stream_options: "
                 "{include_usage: true})");
 }
 
