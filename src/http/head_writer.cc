@@ -87,8 +87,10 @@ bool write_response_head(const ResponseHead& head, const ClientResponse& respons
   out += "\r\n";
   append_lines(head, out, [&](const Header& header) {
     if (header.id == HeaderId::kXRequestId) return response.request_id.empty();
-    // RFC 9110, 8.6: no length in an interim answer.
-    if (header.id == HeaderId::kContentLength && head.status() < 200) return false;
+    // RFC 9110, 8.6: no length in an interim answer, nor in one that says "no content".
+    if (header.id == HeaderId::kContentLength && (head.status() < 200 || head.status() == 204)) {
+      return false;
+    }
     return !head.is_hop_by_hop(header);
   });
   if (chunks_shown) append_header(out, "Transfer-Encoding", "chunked");

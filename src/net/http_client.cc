@@ -52,10 +52,11 @@ class HttpGet::Operation : public std::enable_shared_from_this<Operation> {
     socket_.async_connect(endpoints_[next_++], [self = shared_from_this()](std::error_code error) {
       if (self->done()) return;
       if (!error) return self->send();
+      // Of a protocol that this machine does not have, an address looks like a lack of ports.
+      if (self->next_ < self->endpoints_.size()) return self->connect();
       if (is_own_lack(error)) {
         return self->finish(Outcome::kOwnLack, "the router lacks resources: " + error.message());
       }
-      if (self->next_ < self->endpoints_.size()) return self->connect();
       self->finish(
           error == asio::error::connection_refused ? Outcome::kRefused : Outcome::kUnreachable,
           error.message());

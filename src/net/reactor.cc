@@ -39,6 +39,13 @@ void Reactor::run_poller() {
   }
 }
 
+void Reactor::run_ready() {
+  tick_timer_.cancel();
+  tick();
+  io_.poll();
+  poller().wait(0);
+}
+
 void Reactor::notice_post() {
   posted_.store(true, std::memory_order_release);
   if (runs_on_.load(std::memory_order_relaxed) != std::this_thread::get_id()) poller_->wake();

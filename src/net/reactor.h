@@ -27,6 +27,10 @@ class Reactor {
   // Serves until stop(). The calling thread becomes the reactor's thread.
   void run();
 
+  // Does what is due by the clock and what is ready, without waiting, and returns: for tests that
+  // hold the clock. The calling thread is the reactor's thread; never beside run().
+  void run_ready();
+
   // Makes run() return after the handler that is running. Work not yet done stays undone. Sticky: a
   // run() that comes later returns at once.
   void stop();

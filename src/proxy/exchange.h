@@ -18,6 +18,7 @@
 #include "features/request_facts.h"
 #include "http/head_parser.h"
 #include "net/reactor.h"
+#include "net/resolver.h"
 #include "net/stream.h"
 #include "net/upstream_pool.h"
 #include "proxy/answer_observer.h"
@@ -154,7 +155,9 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   void on_writable() override;
   void call_for_relay() const;
   void connect();
-  void connect_to(const asio::ip::tcp::endpoint& endpoint);
+  void connect_to(Resolver::Endpoints addresses);
+  void connect_to_next();
+  void note_connect_error(const std::error_code& error);
   void on_connected();
   void send_request();
   void continue_sending();
@@ -258,6 +261,9 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   std::size_t body_sent_ = 0;  // of the held body
   bool pumping_ = false;       // the held part is sent, the rest of the body streams through
   bool stale_resent_ = false;
+  Resolver::Endpoints addresses_;  // of the replica, where a connection is opened
+  std::size_t next_address_ = 0;
+  std::error_code connect_error_;
   TimePoint sent_at_{};
   TimePoint tried_at_{};
 

@@ -93,9 +93,16 @@ void Exchange::on_response_head(std::string_view head_bytes, std::string_view re
   ResponseHead& head = response_parser_.head();
   const int status = head.status();
   if (status == 101) {
-    if (iequals(request_parser_.head().upgrade(), "websocket")) return start_tunnel(rest);
     // What follows is no HTTP that we could pass on.
-    return bad_answer("a switch to another protocol that nobody asked for");
+    if (!iequals(head.upgrade(), "websocket") ||
+        !iequals(request_parser_.head().upgrade(), "websocket")) {
+      return bad_answer("a switch to another protocol that nobody asked for");
+    }
+    // Where the request's last byte is not known, neither is the tunnel's first (RFC 9110, 7.8).
+    if (!fully_sent_ || !request_consumed()) {
+      return bad_answer("a switch to another protocol before the request's end");
+    }
+    return start_tunnel(rest);
   }
 
   if (shard_.deps().orca_report) {

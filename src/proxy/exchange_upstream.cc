@@ -59,7 +59,7 @@ void Exchange::connect() {
   const ReplicaSpec& spec = *target.spec;
   Resolver& resolver = shard_.deps().resolver;
   if (const std::optional<Resolver::Endpoints> known = resolver.cached(spec.host, spec.port)) {
-    return connect_to(known->front());
+    return connect_to(*known);
   }
   wait(Wait::kConnect, shard_.options().timeouts.connect);
   ticket_ = shard_.next_ticket();
@@ -69,38 +69,57 @@ void Exchange::connect() {
                      Exchange* const exchange = client->exchange();
                      if (exchange == nullptr || exchange->ticket_ != ticket) return;
                      exchange->ticket_ = 0;
-                     if (found.ok()) return exchange->connect_to(found.value().front());
+                     if (found.ok()) return exchange->connect_to(found.value());
                      exchange->try_failed(RetryReason::kRefused, RequestFailure::kConnection);
                    });
 }
 
-void Exchange::connect_to(const asio::ip::tcp::endpoint& endpoint) {
-  std::error_code error;
-  upstream_ = shard_.upstreams().open(replica_, endpoint, error);
-  if (!upstream_ && is_own_lack(error)) {
+void Exchange::connect_to(Resolver::Endpoints addresses) {
+  addresses_ = std::move(addresses);
+  next_address_ = 0;
+  connect_error_.clear();
+  wait(Wait::kConnect, shard_.options().timeouts.connect);
+  connect_to_next();
+}
+
+// A name may have addresses at which its replica does not listen: `localhost` is often ::1 and
+// 127.0.0.1. All are tried in their order, within one limit.
+void Exchange::connect_to_next() {
+  while (next_address_ < addresses_.size()) {
+    std::error_code error;
+    upstream_ = shard_.upstreams().open(replica_, addresses_[next_address_++], error);
+    if (upstream_) {
+      shard_.metrics().upstream_connections_opened.add();
+      upstream_->stream().attach(*this);
+      return upstream_->stream().want_write();
+    }
+    note_connect_error(error);
+  }
+  if (is_own_lack(connect_error_)) {
     return reply_own({.status = 503,
                       .type = traits(ErrorKind::kInternal).openai_type,
                       .message = "the router has no descriptor or port left",
                       .kind = "out_of_descriptors",
                       .retry_after_s = 1});
   }
-  if (!upstream_) {
-    const bool refused = error.value() == ECONNREFUSED || error.value() == ECONNRESET;
-    const RequestFailure fault = refused ? RequestFailure::kRefused : RequestFailure::kConnection;
-    return try_failed(RetryReason::kRefused, fault);
-  }
-  shard_.metrics().upstream_connections_opened.add();
-  wait(Wait::kConnect, shard_.options().timeouts.connect);
-  upstream_->stream().attach(*this);
-  upstream_->stream().want_write();
+  const int error = connect_error_.value();
+  const bool refused = error == ECONNREFUSED || error == ECONNRESET;
+  try_failed(RetryReason::kRefused,
+             refused ? RequestFailure::kRefused : RequestFailure::kConnection);
+}
+
+// What another side said counts for more than what this one lacks: an address of a protocol that
+// this machine does not have looks like a lack of ports.
+void Exchange::note_connect_error(const std::error_code& error) {
+  if (!connect_error_ || !is_own_lack(error)) connect_error_ = error;
 }
 
 void Exchange::on_connected() {
   const std::error_code error = upstream_->stream().connect_error();
   if (!error) return send_request();
-  const bool refused = error.value() == ECONNREFUSED || error.value() == ECONNRESET;
-  const RequestFailure fault = refused ? RequestFailure::kRefused : RequestFailure::kConnection;
-  try_failed(RetryReason::kRefused, fault);
+  note_connect_error(error);
+  drop_upstream();
+  connect_to_next();
 }
 
 void Exchange::send_request() {

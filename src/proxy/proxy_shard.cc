@@ -21,7 +21,7 @@ std::uint64_t random_seed() {
 
 }  // namespace
 
-ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index)
+ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index, const Clock& clock)
     : shared_(shared),
       metrics_(shared.deps.metrics.shard(index)),
       access_log_(shared.deps.access_log == nullptr
@@ -30,6 +30,7 @@ ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index)
       decision_log_(shared.deps.decision_log == nullptr
                         ? nullptr
                         : std::make_unique<DecisionLog::Writer>(*shared.deps.decision_log)),
+      reactor_(clock),
       read_buffer_(new char[kReadBuffer]),
       rng_(random_seed()),
       request_reader_({.block_bytes = shared.options.block_bytes,

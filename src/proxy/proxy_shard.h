@@ -77,7 +77,8 @@ class ProxyShard {
  public:
   static constexpr std::size_t kReadBuffer = 64 * 1024;
 
-  ProxyShard(ProxyShared& shared, std::size_t index);
+  // Tests hold the clock, and turn the reactor by hand.
+  ProxyShard(ProxyShared& shared, std::size_t index, const Clock& clock = Reactor::steady_clock());
   ~ProxyShard();
 
   // --- for the server, before the thread starts or by reactor().post() ------------------------
