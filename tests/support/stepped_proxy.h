@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "plain_message.h"
 #include "policies/register.h"
 #include "proxy/proxy_shard.h"
 
@@ -136,7 +137,8 @@ class StepListener {
 // One shard of a data plane that runs only when it is told to, by a clock that the test holds.
 class SteppedProxy {
  public:
-  explicit SteppedProxy(ProxyOptions options = {}) {
+  explicit SteppedProxy(ProxyOptions options = {}, Resolver::Lookup lookup = &Resolver::look_up)
+      : resolver_(std::chrono::seconds(30), clock_, std::move(lookup)) {
     options.listen_address = "127.0.0.1";
     options.listen_port = 0;
     PolicySpec spec;
@@ -158,12 +160,12 @@ class SteppedProxy {
   }
 
   // A replica that is ready.
-  ReplicaIndex add(std::uint16_t port) {
+  ReplicaIndex add(std::uint16_t port, const std::string& host = "127.0.0.1") {
     ReplicaSpec spec;
-    spec.url = "http://127.0.0.1:" + std::to_string(port);
-    spec.host = "127.0.0.1";
+    spec.authority = host + ":" + std::to_string(port);
+    spec.url = "http://" + spec.authority;
+    spec.host = host;
     spec.port = port;
-    spec.authority = "127.0.0.1:" + std::to_string(port);
     const Result<ReplicaIndex> added = fleet_.add(spec);
     fleet_.probe_result(*added, {ProbeResult::Kind::kReady, ""});
     ++replicas_;
@@ -182,6 +184,29 @@ class SteppedProxy {
       if (std::chrono::steady_clock::now() > end) return false;
     }
     return true;
+  }
+  // Until the replica has a whole request on `socket`, which is its next connection where it is not
+  // open yet.
+  [[nodiscard]] bool asked(StepListener& listener, StepSocket& socket) {
+    return until([&] {
+      if (!socket.open()) socket = listener.accept();
+      socket.receive();
+      return read_message(socket.in()).has_value();
+    });
+  }
+  // Until the client has a whole message.
+  [[nodiscard]] bool told(StepSocket& client, bool to_head = false) {
+    return until([&] {
+      client.receive();
+      return read_message(client.in(), to_head, client.ended()).has_value();
+    });
+  }
+  // Until the other side has ended the connection, in whatever way.
+  [[nodiscard]] bool over(StepSocket& socket) {
+    return until([&] {
+      socket.receive();
+      return socket.over();
+    });
   }
   void advance(Duration by) {
     clock_.advance(by);

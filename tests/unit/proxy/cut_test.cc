@@ -72,26 +72,13 @@ class Cut : public ::testing::Test {
     client = proxy_.client();
     EXPECT_EQ(client.send(request), request.size());
     StepSocket replica;
-    EXPECT_TRUE(proxy_.until([&] {
-      if (!replica.open()) replica = listener_.accept();
-      replica.receive();
-      return read_message(replica.in()).has_value();
-    }));
+    EXPECT_TRUE(proxy_.asked(listener_, replica));
     return replica;
   }
   // Everything that the client gets until its connection is over.
   std::string rest(StepSocket& client) {
-    EXPECT_TRUE(proxy_.until([&] {
-      client.receive();
-      return client.over();
-    }));
+    EXPECT_TRUE(proxy_.over(client));
     return client.in();
-  }
-  bool ends(StepSocket& replica) {
-    return proxy_.until([&] {
-      replica.receive();
-      return replica.over();
-    });
   }
 
   StepListener listener_;
@@ -171,7 +158,7 @@ TEST_F(Cut, AClientThatLeavesAfterAnyByteOfItsAnswerFreesTheReplica) {
         replica.send(std::string_view(answer.bytes).substr(0, size));
         proxy_.turn(4);
         leave(client, way);
-        ASSERT_TRUE(ends(replica)) << size;
+        ASSERT_TRUE(proxy_.over(replica)) << size;
         ASSERT_TRUE(proxy_.until([&] { return proxy_.connections() == 0; }));
         ASSERT_EQ(proxy_.in_flight(), 0);
       }
@@ -193,11 +180,7 @@ TEST_F(Cut, PiecesAtEveryByteMakeNoDifference) {
         proxy_.turn(4);
         client.send(std::string_view(request).substr(cut));
         StepSocket replica;
-        ASSERT_TRUE(proxy_.until([&] {
-          if (!replica.open()) replica = listener_.accept();
-          replica.receive();
-          return read_message(replica.in()).has_value();
-        }));
+        ASSERT_TRUE(proxy_.asked(listener_, replica));
         ASSERT_THAT(replica.in(), EndsWith("\r\n\r\n" + request.substr(head)));
         const std::size_t answer_cut = at % answer.bytes.size();
         replica.send(std::string_view(answer.bytes).substr(0, answer_cut));
@@ -238,7 +221,7 @@ TEST_F(Cut, ASilenceAfterAnyByteEnds) {
       replica.send(std::string_view(answer.bytes).substr(0, size));
       proxy_.turn(4);
       proxy_.advance(std::chrono::hours(2));
-      ASSERT_TRUE(ends(replica)) << size;
+      ASSERT_TRUE(proxy_.over(replica)) << size;
       ASSERT_TRUE(proxy_.until([&] {
         client.receive();
         return client.over() || final_answer(client.in(), false);
@@ -291,21 +274,15 @@ TEST_F(Cut, AClockThatJumpsForwardEndsWhatHasWaitedAndNothingIsLeft) {
   StepSocket idle = proxy_.client();
   proxy_.turn(4);
   proxy_.advance(std::chrono::hours(24 * 30));
-  EXPECT_TRUE(ends(replica));
+  EXPECT_TRUE(proxy_.over(replica));
   EXPECT_EQ(rest(idle), "");
-  EXPECT_TRUE(proxy_.until([&] {
-    client.receive();
-    return read_message(client.in()).has_value();
-  }));
+  EXPECT_TRUE(proxy_.told(client));
   EXPECT_THAT(client.in(), StartsWith("HTTP/1.1 504"));
   // It serves on.
   StepSocket next;
   StepSocket again = asked(next, kRequest);
   again.send(answers()[0].bytes);
-  EXPECT_TRUE(proxy_.until([&] {
-    next.receive();
-    return read_message(next.in()).has_value();
-  }));
+  EXPECT_TRUE(proxy_.told(next));
   EXPECT_THAT(next.in(), StartsWith("HTTP/1.1 200"));
   next.reset();
   client.reset();
