@@ -10,11 +10,11 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "net/asio.h"
 #include "plain_message.h"
 #include "policies/register.h"
 #include "proxy/proxy_shard.h"
@@ -36,14 +36,9 @@ class StepSocket {
   }
   ~StepSocket() { reset(); }
 
-  // A connection to a port of loopback.
-  static StepSocket to(std::uint16_t port) {
-    const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+  static StepSocket to(const asio::ip::tcp::endpoint& endpoint) {
+    const int socket = ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (::connect(socket, endpoint.data(), static_cast<socklen_t>(endpoint.size())) != 0) {
       ::close(socket);
       return StepSocket();
     }
@@ -105,15 +100,13 @@ class StepSocket {
 // A replica's listening port.
 class StepListener {
  public:
-  StepListener() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    socklen_t size = sizeof address;
-    if (::bind(socket_, any, size) == 0 && ::listen(socket_, 64) == 0 &&
-        ::getsockname(socket_, any, &size) == 0) {
-      port_ = ntohs(address.sin_port);
+  explicit StepListener(const std::string& address = "127.0.0.1") {
+    asio::ip::tcp::endpoint endpoint(asio::ip::make_address(address), 0);
+    socket_ = ::socket(endpoint.protocol().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    auto size = static_cast<socklen_t>(endpoint.size());
+    if (::bind(socket_, endpoint.data(), size) == 0 && ::listen(socket_, 64) == 0 &&
+        ::getsockname(socket_, endpoint.data(), &size) == 0) {
+      port_ = endpoint.port();
     }
   }
   ~StepListener() { ::close(socket_); }
@@ -130,16 +123,17 @@ class StepListener {
   }
 
  private:
-  int socket_;
-  std::uint16_t port_ = 0;
+  int socket_ = -1;
+  std::uint16_t port_ = 0;  // 0: this machine does not have the address
 };
 
 // One shard of a data plane that runs only when it is told to, by a clock that the test holds.
 class SteppedProxy {
  public:
-  explicit SteppedProxy(ProxyOptions options = {}, Resolver::Lookup lookup = &Resolver::look_up)
-      : resolver_(std::chrono::seconds(30), clock_, std::move(lookup)) {
-    options.listen_address = "127.0.0.1";
+  explicit SteppedProxy(ProxyOptions options = {}, Resolver::Lookup lookup = &Resolver::look_up,
+                        const std::string& address = "127.0.0.1")
+      : address_(address), resolver_(std::chrono::seconds(30), clock_, std::move(lookup)) {
+    options.listen_address = address;
     options.listen_port = 0;
     PolicySpec spec;
     spec.preset = "round_robin";
@@ -155,14 +149,15 @@ class SteppedProxy {
                                                                        .refresh_models = {},
                                                                        .orca_report = {}});
     shard_ = std::make_unique<ProxyShard>(*shared_, 0, clock_);
-    if (!shard_->bind("127.0.0.1", 0).ok() || !shard_->listen().ok()) std::abort();
+    if (!shard_->bind(address, 0).ok() || !shard_->listen().ok()) std::abort();
     shard_->start();
   }
 
   // A replica that is ready.
   ReplicaIndex add(std::uint16_t port, const std::string& host = "127.0.0.1") {
     ReplicaSpec spec;
-    spec.authority = host + ":" + std::to_string(port);
+    const bool v6 = host.find(':') != std::string::npos;
+    spec.authority = (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
     spec.url = "http://" + spec.authority;
     spec.host = host;
     spec.port = port;
@@ -172,7 +167,9 @@ class SteppedProxy {
     return *added;
   }
 
-  [[nodiscard]] StepSocket client() { return StepSocket::to(shard_->port()); }
+  [[nodiscard]] StepSocket client() {
+    return StepSocket::to({asio::ip::make_address(address_), shard_->port()});
+  }
   void turn(int rounds = 1) {
     for (int i = 0; i < rounds; ++i) shard_->reactor().run_ready();
   }
@@ -227,6 +224,7 @@ class SteppedProxy {
   [[nodiscard]] Fleet& fleet() { return fleet_; }
 
  private:
+  const std::string address_;
   ManualClock clock_;
   Fleet fleet_{{{"general", PoolPurpose::kGeneral}}, HealthOptions{}, clock_};
   ReplicaActivity activity_;

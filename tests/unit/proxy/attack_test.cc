@@ -1,6 +1,5 @@
 // What one side sends to confuse the framing of the other, or to cost more than it should.
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -399,76 +398,6 @@ TEST_F(Attack, ExpectationsAreMetOnceAndOnlyWhereSomebodyWaits) {
   next_request();
   replica_.send(kSmallAnswer);
   EXPECT_EQ(next_answer().status(), 200);
-}
-
-// --- the replica's address
-// ------------------------------------------------------------------------
-
-TEST(Addresses, AllOfANameAreTriedWhereTheFirstDoNotListen) {
-  StepListener listener;
-  SteppedProxy proxy({}, [](const std::string&) -> Result<Resolver::Addresses> {
-    // Nobody listens at the first; the second is of a network that is not there.
-    return Resolver::Addresses{asio::ip::make_address("127.0.0.9"),
-                               asio::ip::make_address("2001:db8::1"),
-                               asio::ip::make_address("127.0.0.1")};
-  });
-  proxy.add(listener.port(), "replica.test");
-  StepSocket client = proxy.client();
-  client.send(post("/v1/completions", "{}"));
-  StepSocket replica;
-  ASSERT_TRUE(proxy.asked(listener, replica));
-  replica.send(kSmallAnswer);
-  EXPECT_TRUE(proxy.told(client));
-  EXPECT_THAT(client.in(), StartsWith("HTTP/1.1 200"));
-  EXPECT_EQ(proxy.metrics().requests_by_code[200].value(), 1);
-}
-
-TEST(Addresses, ANameWhoseAddressesAllRefuseIsABadGateway) {
-  StepListener listener;
-  SteppedProxy proxy({}, [](const std::string&) -> Result<Resolver::Addresses> {
-    return Resolver::Addresses{asio::ip::make_address("127.0.0.9"),
-                               asio::ip::make_address("127.0.0.10")};
-  });
-  proxy.add(listener.port(), "replica.test");
-  StepSocket client = proxy.client();
-  client.send(post("/v1/completions", "{}"));
-  EXPECT_TRUE(proxy.told(client));
-  EXPECT_THAT(client.in(), StartsWith("HTTP/1.1 502"));
-  EXPECT_THAT(client.in(), HasSubstr("connection_refused"));
-}
-
-// Case D50: a replica that moves is found within the time that a name is kept.
-TEST(Addresses, ANameThatMovesIsFollowed) {
-  StepListener listener;
-  std::atomic<bool> moved{false};
-  std::atomic<int> lookups{0};
-  SteppedProxy proxy({}, [&](const std::string&) -> Result<Resolver::Addresses> {
-    ++lookups;
-    return Resolver::Addresses{asio::ip::make_address(moved ? "127.0.0.1" : "127.0.0.9")};
-  });
-  const ReplicaIndex index = proxy.add(listener.port(), "replica.test");
-  StepSocket client = proxy.client();
-  client.send(post("/v1/completions", "{}"));
-  EXPECT_TRUE(proxy.told(client));
-  EXPECT_THAT(client.in(), StartsWith("HTTP/1.1 502"));
-  client.in().clear();
-  moved = true;
-  // The first request after half a minute has the name looked up again, the next one has the
-  // answer.
-  proxy.advance(std::chrono::seconds(31));
-  for (int i = 0; i < 2; ++i) {
-    proxy.fleet().tick();
-    proxy.fleet().probe_result(index, {ProbeResult::Kind::kReady, ""});
-    client.in().clear();
-    client.send(post("/v1/completions", "{}"));
-    if (i == 0) EXPECT_TRUE(proxy.told(client));
-    if (i == 0) EXPECT_TRUE(proxy.until([&] { return lookups == 2; }));
-  }
-  StepSocket replica;
-  EXPECT_TRUE(proxy.asked(listener, replica));
-  replica.send(kSmallAnswer);
-  EXPECT_TRUE(proxy.told(client));
-  EXPECT_THAT(client.in(), StartsWith("HTTP/1.1 200"));
 }
 
 }  // namespace
