@@ -145,8 +145,10 @@ TEST(Addresses, ANameThatMovesIsFollowed) {
     proxy.fleet().probe_result(index, {ProbeResult::Kind::kReady, ""});
     client.in().clear();
     client.send(post("/v1/completions", "{}"));
-    if (i == 0) EXPECT_TRUE(proxy.told(client));
-    if (i == 0) EXPECT_TRUE(proxy.until([&] { return lookups == 2; }));
+    if (i == 0) {
+      EXPECT_TRUE(proxy.told(client));
+      EXPECT_TRUE(proxy.until([&] { return lookups == 2; }));
+    }
   }
   StepSocket replica;
   EXPECT_TRUE(proxy.asked(listener, replica));
