@@ -47,15 +47,29 @@ std::string scenario_preset_names() {
   return names;
 }
 
-sim::LoadedScenario load_scenario_argument(const std::string& name, const Registry& registry) {
+sim::ScenarioOverrides overrides_of(const SimulateFlags& flags, const std::string& trace,
+                                    std::optional<std::uint32_t> requests) {
+  const sim::ExperimentOptions& options = flags.options;
+  sim::ScenarioOverrides overrides;
+  if (options.replicas) overrides.replicas = static_cast<std::uint32_t>(*options.replicas);
+  overrides.sharing = options.sharing;
+  overrides.quick = options.quick;
+  overrides.requests = requests;
+  overrides.trace = trace;
+  return overrides;
+}
+
+sim::LoadedScenario load_scenario_argument(const std::string& name, const Registry& registry,
+                                           const sim::ScenarioOverrides& overrides) {
   if (std::optional<sim::Scenario> preset = sim::find_scenario_preset(name)) {
+    sim::apply_overrides(*preset, overrides);
     return {std::move(*preset), {}};
   }
   if (name.find_first_of("./") == std::string::npos) {
     fail_simulate("unknown scenario '" + name + "' (known: " + scenario_preset_names() +
                   "; or the path of a file, which has a . or a /)");
   }
-  Result<sim::LoadedScenario> loaded = sim::load_scenario_file(name, registry);
+  Result<sim::LoadedScenario> loaded = sim::load_scenario_file(name, registry, overrides);
   if (!loaded) fail_simulate(loaded.error().message);
   return std::move(*loaded);
 }
@@ -106,16 +120,6 @@ void add_output_flag(CLI::App& command, const std::string& flag, std::string& pa
       ->check([](const std::string& given) -> std::string {
         return given.empty() ? "names no file" : "";
       });
-}
-
-void set_trace(sim::Scenario& scenario, const std::string& trace,
-               std::optional<std::uint32_t> requests) {
-  sim::ArrivalsSpec& arrivals = scenario.arrivals;
-  if (!trace.empty()) {
-    arrivals.kind = sim::ArrivalKind::kTrace;
-    arrivals.trace = trace;
-  }
-  if (arrivals.kind == sim::ArrivalKind::kTrace && requests) arrivals.trace_requests = *requests;
 }
 
 void check_outputs(std::initializer_list<std::string> paths) {

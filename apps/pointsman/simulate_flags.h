@@ -34,17 +34,19 @@ void add_simulate_tune_command(CLI::App& simulate);
 
 // "ref70, set_a": the scenarios that are known by name.
 [[nodiscard]] std::string scenario_preset_names();
-// A scenario by its name, or from a file. Throws as fail_simulate() where there is none.
+// A scenario by its name, or from a file, with what the command line says in its place. Throws as
+// fail_simulate() where there is none, or where the overrides make it one that cannot be run.
 [[nodiscard]] sim::LoadedScenario load_scenario_argument(const std::string& name,
-                                                         const Registry& registry);
+                                                         const Registry& registry,
+                                                         const sim::ScenarioOverrides& overrides);
+[[nodiscard]] sim::ScenarioOverrides overrides_of(const SimulateFlags& flags,
+                                                  const std::string& trace,
+                                                  std::optional<std::uint32_t> requests);
 
 void add_simulate_flags(CLI::App& command, SimulateFlags& flags);
 
-// The flag --trace, and what it does: the requests of that file, where one is named, take the place
-// of the scenario's. `requests`: the first so many of a trace, however it was named.
+// The flag --trace: the requests of that file take the place of the scenario's.
 void add_trace_flag(CLI::App& command, std::string& trace);
-void set_trace(sim::Scenario& scenario, const std::string& trace,
-               std::optional<std::uint32_t> requests);
 
 // A flag that names a file to write; "-" is standard output.
 void add_output_flag(CLI::App& command, const std::string& flag, std::string& path,

@@ -59,16 +59,10 @@ void run_scenario(const RunFlags& flags) {
     fail_simulate("which scenario? " + scenario_preset_names() + ", or a file");
   check_outputs({flags.common.json, flags.common.csv});
   const Registry registry = make_registry();
-  sim::LoadedScenario loaded = load_scenario_argument(flags.scenario, registry);
-  sim::Scenario* const scenario = &loaded.scenario;
+  sim::LoadedScenario loaded = load_scenario_argument(
+      flags.scenario, registry, overrides_of(flags.common, flags.trace, flags.requests));
+  const sim::Scenario* const scenario = &loaded.scenario;
   const sim::ExperimentOptions& options = flags.common.options;
-  if (options.replicas) {
-    sim::set_replicas(*scenario, static_cast<std::uint32_t>(*options.replicas));
-  }
-  if (options.sharing) sim::set_sharing(*scenario, *options.sharing);
-  if (options.quick) scenario->measure.requests = 2'000;
-  if (flags.requests) scenario->measure.requests = *flags.requests;
-  set_trace(*scenario, flags.trace, flags.requests);
   const std::vector<sim::Arm> arms = arms_of(flags, *scenario, std::move(loaded.arms), registry);
 
   sim::CompareOptions compare;
@@ -108,7 +102,8 @@ void run_scenario(const RunFlags& flags) {
                            " (set for the scenario's balancers, as the policy's page says; an arm "
                            "of a scenario file is run as written).");
   }
-  for (std::string& note : sim::arm_notes(arms, results)) report.notes.push_back(std::move(note));
+  for (std::string& note : sim::arm_notes(*scenario, arms, results))
+    report.notes.push_back(std::move(note));
   if (options.sharing && scenario->arrivals.kind == sim::ArrivalKind::kTrace) {
     report.notes.emplace_back("--sharing changes nothing: a trace says itself what is shared.");
   }

@@ -24,15 +24,11 @@ struct TuneFlags {
 void tune(TuneFlags& flags) {
   check_outputs({flags.common.json, flags.common.csv, flags.common.config});
   const Registry registry = make_registry();
-  sim::Scenario scenario = load_scenario_argument(flags.scenario, registry).scenario;
+  const sim::Scenario scenario =
+      load_scenario_argument(flags.scenario, registry,
+                             overrides_of(flags.common, flags.trace, flags.requests))
+          .scenario;
   const sim::ExperimentOptions& options = flags.common.options;
-  if (options.replicas) {
-    sim::set_replicas(scenario, static_cast<std::uint32_t>(*options.replicas));
-  }
-  if (options.sharing) sim::set_sharing(scenario, *options.sharing);
-  if (options.quick) scenario.measure.requests = 2'000;
-  if (flags.requests) scenario.measure.requests = *flags.requests;
-  set_trace(scenario, flags.trace, flags.requests);
 
   sim::TuneOptions& search = flags.tune;
   search.final_seeds = sim::seeds_or(options, 20, 6);

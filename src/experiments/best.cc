@@ -107,9 +107,7 @@ struct Case {
 };
 
 Scenario named(std::string_view name, const ExperimentOptions& options) {
-  Scenario scenario = scenario_for(options, name);
-  scenario.measure.requests = options.quick ? kQuickRequests : kNamedRequests;
-  return scenario;
+  return scenario_for(options, name, options.quick ? kQuickRequests : kNamedRequests);
 }
 
 std::vector<Case> named_cases(const ExperimentOptions& options) {

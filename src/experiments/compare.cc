@@ -114,6 +114,70 @@ void set_default(OptionMap& options, std::string_view name, double value) {
   options.emplace_back(name, value);
 }
 
+// The mean of what is a number; 0 where nothing is.
+double finite_mean(std::span<const RunResult> results, double RunResult::* value) {
+  double sum = 0;
+  std::size_t count = 0;
+  for (const RunResult& result : results) {
+    if (!std::isfinite(result.*value)) continue;
+    sum += result.*value;
+    ++count;
+  }
+  return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+// Fewer requests than this share of those asked for are a thing to be said.
+constexpr double kOfferedEnough = 0.95;
+// Of a run's length. Conversations that last longer lose a good part of their turns at its end, and
+// had few at its beginning.
+constexpr double kLongConversation = 0.1;
+
+// Why fewer requests came than the rate asks for; empty where they did.
+std::string offered_note(const Scenario& scenario, const Arm& arm,
+                         std::span<const RunResult> results) {
+  const ArrivalsSpec& arrivals = scenario.arrivals;
+  if (arrivals.kind != ArrivalKind::kSemiOpen && arrivals.kind != ArrivalKind::kOpen) return "";
+  const double offered = finite_mean(results, &RunResult::offered_rps);
+  if (offered <= 0 || offered >= kOfferedEnough * arrivals.rate) return "";
+  char text[320];
+  std::snprintf(text, sizeof text, "%s: %.4g requests/s came where arrivals.rate is %.4g (%.2f): ",
+                arm_name(arm).c_str(), offered, arrivals.rate, offered / arrivals.rate);
+  std::string note = text;
+  std::string reasons;
+  const auto add = [&reasons](const std::string& reason) {
+    reasons += (reasons.empty() ? "" : "; ") + reason;
+  };
+  if (arrivals.kind == ArrivalKind::kSemiOpen &&
+      finite_mean(results, &RunResult::over_capacity) > 0) {
+    add("above capacity answers come late, and clients wait for them");
+  }
+  if (const double cut = finite_mean(results, &RunResult::conversations_cut); cut > 0) {
+    std::snprintf(text, sizeof text,
+                  "%.1f conversations a run ended before a turn that the engines and "
+                  "workload.max_context do not hold",
+                  cut);
+    add(text);
+  }
+  if (finite_mean(results, &RunResult::failed) > 0) {
+    add("clients whose request failed gave up");
+  }
+  const double pause =
+      scenario.workload.think_s +
+      (arrivals.kind == ArrivalKind::kSemiOpen ? finite_mean(results, &RunResult::e2e_mean_s) : 0);
+  const double lasts = (scenario.workload.expected_turns() - 1) * pause;
+  const double length = scenario.measure.length > Duration{}
+                            ? to_seconds(scenario.measure.length)
+                            : scenario.measure.requests / arrivals.rate;
+  if (lasts > kLongConversation * length) {
+    std::snprintf(text, sizeof text,
+                  "a conversation lasts about %.3g s and requests come for %.3g s, so that many a "
+                  "turn would come later; a longer run has more of them",
+                  lasts, length);
+    add(text);
+  }
+  return note + (reasons.empty() ? "so short a run is a matter of chance" : reasons) + ".";
+}
+
 }  // namespace
 
 Arm preset_arm(std::string_view preset, std::string_view label, OptionMap options) {
@@ -288,7 +352,7 @@ std::string options_text(const Arm& arm) {
   return text;
 }
 
-std::vector<std::string> arm_notes(std::span<const Arm> arms,
+std::vector<std::string> arm_notes(const Scenario& scenario, std::span<const Arm> arms,
                                    std::span<const std::vector<RunResult>> results) {
   std::vector<std::string> notes;
   // A trace's lines are the same in every run.
@@ -304,6 +368,17 @@ std::vector<std::string> arm_notes(std::span<const Arm> arms,
     add(one.trace_late, "line", " out of the order of time taken with the line before");
     add(one.trace_cut, "request", " cut to what the engines and workload.max_context hold");
     if (!text.empty()) notes.push_back(text + ".");
+  }
+  for (std::size_t i = 0; i < arms.size(); ++i) {
+    const double cut = finite_mean(results[i], &RunResult::requests_cut);
+    if (!(cut > 0)) continue;
+    char text[160];
+    std::snprintf(text, sizeof text,
+                  "%.1f requests a run were cut to what the engines and workload.max_context hold.",
+                  cut);
+    notes.emplace_back(text);
+    // With the rate of conversations given, the other arms have the same ones.
+    break;
   }
   for (std::size_t i = 0; i < arms.size(); ++i) {
     std::size_t over = 0;
@@ -342,6 +417,16 @@ std::vector<std::string> arm_notes(std::span<const Arm> arms,
                     "times say how long the run was.",
                     arm_name(arms[i]).c_str(), over, results[i].size(),
                     growth / static_cast<double>(over));
+      notes.emplace_back(text);
+    }
+    if (std::string note = offered_note(scenario, arms[i], results[i]); !note.empty()) {
+      notes.push_back(std::move(note));
+    }
+    if (const double missed = finite_mean(results[i], &RunResult::faults_missed); missed > 0) {
+      std::snprintf(text, sizeof text,
+                    "%s: %.1f of %zu faults a run came after the last request, and changed "
+                    "nothing that is measured.",
+                    arm_name(arms[i]).c_str(), missed, scenario.faults.size());
       notes.emplace_back(text);
     }
     if (failed > 0) {

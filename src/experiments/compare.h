@@ -76,8 +76,10 @@ void number_alike(std::vector<Arm>& arms);
 // What the options of a preset's arm are, as in "least_work: routers: 4". Empty where it has none.
 [[nodiscard]] std::string options_text(const Arm& arm);
 
-// What a reader has to be told of the rows: a load above the capacity, failed requests.
-[[nodiscard]] std::vector<std::string> arm_notes(std::span<const Arm> arms,
+// What a reader has to be told of the rows: a load above the capacity, failed requests, requests
+// that were asked for and did not come, and why. `scenario` is that of all arms.
+[[nodiscard]] std::vector<std::string> arm_notes(const Scenario& scenario,
+                                                 std::span<const Arm> arms,
                                                  std::span<const std::vector<RunResult>> results);
 
 }  // namespace pointsman::sim

@@ -29,8 +29,10 @@ std::span<const Experiment> experiments() {
   return kAll;
 }
 
-Scenario scenario_for(const ExperimentOptions& options, std::string_view name) {
+Scenario scenario_for(const ExperimentOptions& options, std::string_view name,
+                      std::optional<std::uint32_t> requests) {
   Scenario scenario = *find_scenario_preset(name);
+  if (requests) scenario.measure.requests = *requests;
   if (options.replicas) set_replicas(scenario, static_cast<std::uint32_t>(*options.replicas));
   if (options.sharing) set_sharing(scenario, *options.sharing);
   return scenario;

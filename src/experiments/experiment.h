@@ -43,7 +43,9 @@ struct Experiment {
   return options.quick ? quick : full;
 }
 
-// The named scenario with the replicas and the sharing that the options ask for.
-[[nodiscard]] Scenario scenario_for(const ExperimentOptions& options, std::string_view name);
+// The named scenario with the replicas and the sharing that the options ask for. `requests` are
+// those of a run of the named fleet; a larger one gets more.
+[[nodiscard]] Scenario scenario_for(const ExperimentOptions& options, std::string_view name,
+                                    std::optional<std::uint32_t> requests = {});
 
 }  // namespace pointsman::sim

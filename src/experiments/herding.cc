@@ -25,8 +25,8 @@ using std::chrono::seconds;
 
 constexpr int kSeeds = 20;
 constexpr int kQuickSeeds = 4;
-constexpr std::uint64_t kRequests = 10'000;
-constexpr std::uint64_t kQuickRequests = 4'000;
+constexpr std::uint32_t kRequests = 10'000;
+constexpr std::uint32_t kQuickRequests = 4'000;
 // Of the rate of `set_a`: how requests are spread decides, not whether there is room for them.
 constexpr double kLoad = 0.8;
 
@@ -288,9 +288,8 @@ Record series_row(const Herd& herd, const Scenario& scenario, const Registry& re
 }  // namespace
 
 Result<Report> run_herding(const ExperimentOptions& options, const Registry& registry) {
-  Scenario scenario = scenario_for(options, "set_a");
+  Scenario scenario = scenario_for(options, "set_a", options.quick ? kQuickRequests : kRequests);
   scenario.arrivals.rate *= kLoad;
-  scenario.measure.requests = options.quick ? kQuickRequests : kRequests;
   Plan plan = make_plan(options.quick);
   for (Herd& one : plan.herds) {
     one.arm = configured(std::move(one.arm), scenario);
@@ -356,7 +355,8 @@ Result<Report> run_herding(const ExperimentOptions& options, const Registry& reg
   for (std::size_t i = 0; i < plan.herds.size(); ++i) {
     std::vector<RunResult> results;
     for (const Run& one : std::span(runs).subspan(i * seeds, seeds)) results.push_back(one.result);
-    for (std::string& note : arm_notes(std::span(&plan.herds[i].arm, 1), std::span(&results, 1))) {
+    for (std::string& note :
+         arm_notes(scenario, std::span(&plan.herds[i].arm, 1), std::span(&results, 1))) {
       report.notes.push_back(std::move(note));
     }
   }

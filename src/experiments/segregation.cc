@@ -20,7 +20,7 @@ using Results = std::vector<RunResult>;
 
 constexpr int kSeeds = 20;
 constexpr int kQuickSeeds = 6;
-constexpr std::uint64_t kQuickRequests = 5'000;
+constexpr std::uint32_t kQuickRequests = 5'000;
 
 // Shares of conversations that begin with a document; ref70 has 0.0038.
 constexpr double kShares[] = {0, 0.001, 0.002, 0.0038, 0.0075, 0.015, 0.03, 0.06};
@@ -233,8 +233,8 @@ std::vector<Table> tables(std::span<const Record> rows) {
 }  // namespace
 
 Result<Report> run_segregation(const ExperimentOptions& options, const Registry& registry) {
-  Scenario base = scenario_for(options, "ref70");
-  if (options.quick) base.measure.requests = kQuickRequests;
+  Scenario base = options.quick ? scenario_for(options, "ref70", kQuickRequests)
+                                : scenario_for(options, "ref70");
   if (base.replicas.size() <= kUsualPools.total()) {
     return Error{ErrorKind::kClient, "--replicas: pools need at least three replicas"};
   }

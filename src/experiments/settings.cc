@@ -14,6 +14,8 @@
 namespace pointsman::sim {
 namespace {
 
+constexpr std::uint32_t kMostDrawn = 16;  // replicas of draw_setting()
+
 // p50 within this of the other's counts as no loss.
 constexpr double kSameP50 = 1.05;
 
@@ -46,7 +48,12 @@ SettingResult run_setting(std::uint64_t seed, std::span<const Arm> arms, const S
                           const ExperimentOptions& options, const Registry& registry) {
   RandomSetting setting = draw_setting(seed, registry, options.replicas, options.sharing);
   Scenario& scenario = setting.scenario;
-  scenario.measure.requests = how.requests;
+  // A larger fleet than any that is drawn has its requests in less time: it gets more of them.
+  const auto fleet = static_cast<std::uint32_t>(scenario.replicas.size());
+  scenario.measure.requests =
+      fleet <= kMostDrawn
+          ? how.requests
+          : static_cast<std::uint32_t>(std::uint64_t{how.requests} * fleet / kMostDrawn);
   SettingResult result;
   result.seed = seed;
   result.drawn = std::move(setting.drawn);

@@ -24,7 +24,7 @@ using Results = std::vector<RunResult>;
 
 constexpr int kSeeds = 60;
 constexpr int kQuickSeeds = 16;
-constexpr std::uint64_t kQuickRequests = 5'000;
+constexpr std::uint32_t kQuickRequests = 5'000;
 // The sweep over sharing shows factors, and needs fewer.
 constexpr int kSharingSeeds = 20;
 constexpr int kQuickSharingSeeds = 4;
@@ -266,8 +266,8 @@ std::vector<Table> tables(std::size_t policies, std::size_t checks) {
 }
 
 Scenario table_scenario(const ExperimentOptions& options) {
-  Scenario scenario = scenario_for(options, "ref70");
-  if (options.quick) scenario.measure.requests = kQuickRequests;
+  Scenario scenario = options.quick ? scenario_for(options, "ref70", kQuickRequests)
+                                    : scenario_for(options, "ref70");
   scenario.measure.closed_loop_users = kUsersPerReplica;
   return scenario;
 }
@@ -356,7 +356,8 @@ Result<Report> run_table(const ExperimentOptions& options, const Registry& regis
         "from balancing alone beside room for segregation; the published steps of throughput. "
         "See docs/experiments/table.md.");
   }
-  for (std::string& note : arm_notes(arms, results)) report.notes.push_back(std::move(note));
+  for (std::string& note : arm_notes(scenario, arms, results))
+    report.notes.push_back(std::move(note));
   return report;
 }
 

@@ -468,7 +468,8 @@ Result<Tuning> run_tune(const Scenario& given, const TuneOptions& options,
   const std::vector<Arm> arms = {arm_of(shipped), arm_of(best)};
   const std::vector<std::vector<RunResult>> both = {shipped_runs, best_runs};
   if (gains) {
-    for (const std::string& note : arm_notes(arms, both)) report.notes.push_back(note);
+    for (const std::string& note : arm_notes(final_scenario, arms, both))
+      report.notes.push_back(note);
   }
   tuning.config = tuned_config_yaml(
       best, scenario,

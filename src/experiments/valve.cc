@@ -20,8 +20,8 @@ namespace {
 
 constexpr int kSeeds = 20;
 constexpr int kQuickSeeds = 4;
-constexpr std::uint64_t kRequests = 15'000;
-constexpr std::uint64_t kQuickRequests = 5'000;
+constexpr std::uint32_t kRequests = 15'000;
+constexpr std::uint32_t kQuickRequests = 5'000;
 
 // The scenario `ref70`, at the same load, with less and less room for KV blocks: 40,000 blocks of
 // 16 tokens are what it has.
@@ -185,8 +185,7 @@ void add_rows(const Setting& setting, std::span<const ValveArm> arms, Runs runs,
 }  // namespace
 
 Result<Report> run_valve(const ExperimentOptions& options, const Registry& registry) {
-  Scenario base = scenario_for(options, "ref70");
-  base.measure.requests = options.quick ? kQuickRequests : kRequests;
+  const Scenario base = scenario_for(options, "ref70", options.quick ? kQuickRequests : kRequests);
   std::vector<Scenario> scenarios;
   for (const Setting& setting : kSettings) {
     Scenario& scenario = scenarios.emplace_back(base);
@@ -241,7 +240,7 @@ Result<Report> run_valve(const ExperimentOptions& options, const Registry& regis
         {std::string(setting.name) + ": " + std::to_string(setting.blocks) + " KV blocks a replica",
          columns, arms.size()});
     report.notes.push_back(optimum_note(setting, arms, runs));
-    for (const std::string& note : arm_notes(plain, runs)) {
+    for (const std::string& note : arm_notes(scenarios[i], plain, runs)) {
       report.notes.push_back(std::string(setting.name) + ", " + note);
     }
   }

@@ -124,6 +124,7 @@ class Cluster {
 
   Flights flights_;
   std::uint64_t sent_ = 0;
+  std::size_t struck_ = 0;  // faults, while requests came
 
   std::vector<Entry> entries_;  // by replica
   std::unique_ptr<SharedIndex> shared_index_;
@@ -205,6 +206,12 @@ RunResult Cluster::run() {
     result.trace_left_out = static_cast<double>(counts->left_out);
     result.trace_late = static_cast<double>(counts->late);
     result.trace_cut = static_cast<double>(counts->cut);
+  } else {
+    result.requests_cut = static_cast<double>(traffic_.cut_counts().requests);
+    result.conversations_cut = static_cast<double>(traffic_.cut_counts().conversations);
+  }
+  if (!scenario_.faults.empty()) {
+    result.faults_missed = static_cast<double>(scenario_.faults.size() - struck_);
   }
   for (const VirtualEngine& engine : fleet_.engines()) {
     result.preemptions += static_cast<double>(engine.state(now_).preemptions);
@@ -301,6 +308,7 @@ void Cluster::end_window() {
 }
 
 void Cluster::strike(const FaultSpec& fault) {
+  if (now_ <= arrivals_end_) ++struck_;
   VirtualEngine& engine = fleet_.engine(fault.replica);
   advance(fault.replica);
   switch (fault.kind) {

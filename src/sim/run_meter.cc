@@ -60,17 +60,21 @@ void RunMeter::sample(TimePoint now, std::span<const VirtualEngine> engines) {
     for (Backlog& backlog : backlogs_) {
       keep_every_second(backlog.in_flight);
       keep_every_second(backlog.waiting);
+      keep_every_second(backlog.generated);
     }
     stride_ *= 2;
   }
   for (Backlog& backlog : backlogs_) {
     backlog.in_flight.push_back(0);
     backlog.waiting.push_back(0);
+    backlog.generated.push_back(0);
   }
   for (std::size_t i = 0; i < pools_.size(); ++i) {
     Backlog& backlog = backlogs_[pools_[i]];
     backlog.in_flight.back() += static_cast<double>(load_.load(i));
-    backlog.waiting.back() += static_cast<double>(engines[i].state(now).waiting);
+    const EngineState state = engines[i].state(now);
+    backlog.waiting.back() += static_cast<double>(state.waiting);
+    backlog.generated.back() += static_cast<double>(state.generated_tokens);
   }
   sampled_ = now;
 }
@@ -117,6 +121,34 @@ double RunMeter::growth(const Backlog& backlog) const {
   return covariance / variance / interval;
 }
 
+// Whether the engines did hardly more in the second half of the window than in the first, though
+// far more was in flight. In a fleet that fills up, what is in flight is at work, and the tokens
+// that come out grow with it; where they do not, the engines are at their limit, and what comes on
+// top only makes every answer slower. The batches and the cache take that in before anything waits.
+//
+// At least a fifth of what was sent must have piled up, so that a few long generations do not
+// count, and nearly half of that in the second half. The more has piled up, the plainer it is: of
+// the growth of what is in flight, less than that share, and than two fifths, may have become a
+// growth of what comes out.
+bool RunMeter::is_at_its_limit(const Backlog& backlog) {
+  const std::vector<double>& values = backlog.in_flight;
+  const std::size_t middle = values.size() / 2;
+  const double grew = values.back() - values.front();
+  const double piled_up = grew / std::max(1.0, static_cast<double>(backlog.sent));
+  if (piled_up < 0.2 || values.back() - values[middle] < 0.45 * grew) return false;
+  const auto half = values.begin() + static_cast<std::ptrdiff_t>(middle);
+  const double before = std::accumulate(values.begin(), half, 0.0) / static_cast<double>(middle);
+  const double after =
+      std::accumulate(half, values.end(), 0.0) / static_cast<double>(values.size() - middle);
+  if (after <= before) return false;
+  const std::vector<double>& generated = backlog.generated;
+  const double done_before = (generated[middle] - generated.front()) / static_cast<double>(middle);
+  const double done_after =
+      (generated.back() - generated[middle]) / static_cast<double>(values.size() - 1 - middle);
+  return (done_after - done_before) * before <
+         std::min(piled_up, 0.4) * done_before * (after - before);
+}
+
 // Whether more was sent to the pool than it could do, so that ever more of it waits at the engines.
 //
 // What is in flight is looked at in sixteen parts of the window. Where a pool cannot keep up, it
@@ -125,7 +157,7 @@ double RunMeter::growth(const Backlog& backlog) const {
 // is a random walk with independent increments, for which the test is made; below it what came goes
 // again, increments take each other back, and the test says "grown" more rarely still. A fleet that
 // fills up at the beginning grows little in the second half, and what it has more of runs: a
-// quarter of the growth at least must be waiting.
+// quarter of the growth at least must be waiting, or the engines at their limit.
 bool RunMeter::outgrown(const Backlog& backlog) const {
   constexpr std::size_t kParts = 16;
   constexpr double kStudent = 2.947;  // 15 degrees of freedom
@@ -136,7 +168,9 @@ bool RunMeter::outgrown(const Backlog& backlog) const {
   const double grew = at(kParts) - at(0);
   if (grew <= kFew || grew <= 0.01 * static_cast<double>(backlog.sent)) return false;
   if (at(kParts) - at(kParts / 2) < grew / 4) return false;
-  if (backlog.waiting.back() - backlog.waiting.front() < grew / 4) return false;
+  if (backlog.waiting.back() - backlog.waiting.front() < grew / 4 && !is_at_its_limit(backlog)) {
+    return false;
+  }
   const double mean = grew / kParts;
   double squares = 0;
   for (std::size_t part = 0; part < kParts; ++part) {

@@ -56,12 +56,14 @@ class RunMeter {
   struct Backlog {
     std::vector<double> in_flight;  // at each sample, or every so many
     std::vector<double> waiting;    // of these, not yet running
+    std::vector<double> generated;  // tokens by these engines, so far
     std::uint64_t sent = 0;         // of measured requests
   };
 
   // Requests in flight per second.
   [[nodiscard]] double growth(const Backlog& backlog) const;
   [[nodiscard]] bool outgrown(const Backlog& backlog) const;
+  [[nodiscard]] static bool is_at_its_limit(const Backlog& backlog);
 
   const MeasureSpec& spec_;
   bool measuring_ = false;

@@ -57,6 +57,9 @@ struct RunResult {
   double trace_left_out = kNone;
   double trace_late = kNone;
   double trace_cut = kNone;
+  double requests_cut = kNone;
+  double conversations_cut = kNone;
+  double faults_missed = kNone;
 
   double balancers = 0;
   double poll_s = 0;

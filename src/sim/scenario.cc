@@ -115,6 +115,10 @@ void set_replicas(Scenario& scenario, std::uint32_t replicas) {
   all.insert(all.end(), list.begin(), list.end());
   scenario.replicas = std::move(all);
   scenario.arrivals.rate *= factor;
+  if (factor > 1) {
+    scenario.measure.requests = static_cast<std::uint32_t>(
+        std::min<double>(kMostRequests, std::round(scenario.measure.requests * factor)));
+  }
   scenario.arrivals.users =
       static_cast<std::uint32_t>(std::lround(scenario.arrivals.users * factor));
 }

@@ -97,6 +97,8 @@ struct FaultSpec {
 // For how long requests may come: three years. The clock counts ninety times as far.
 inline constexpr double kLongestRunSeconds = 1e8;
 
+inline constexpr std::uint32_t kMostRequests = 1'000'000'000;
+
 // A run's length and what of it is measured.
 struct MeasureSpec {
   // Arrivals end when so many requests are expected to have come, at the workload's rate; the run
@@ -148,7 +150,9 @@ struct ScenarioPreset {
 [[nodiscard]] std::optional<Scenario> find_scenario_preset(std::string_view name);
 
 // `--replicas`: as many of them in the same mix, pools kept at their sizes; the rate grows with the
-// number, so that each replica has the same load. At least one replica stays in every pool.
+// number, so that each replica has the same load, and where that becomes more, the number of a
+// run's requests with it, so that a run is no shorter than conversations are. The general pool
+// keeps one replica at least.
 void set_replicas(Scenario& scenario, std::uint32_t replicas);
 // `--sharing`: the share of requests that are follow-up turns, [0, 0.99].
 void set_sharing(Scenario& scenario, double share);

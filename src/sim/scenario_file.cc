@@ -13,16 +13,20 @@
 #include "config/policy_reader.h"
 #include "config/section_keys.h"
 #include "config/yaml_tree.h"
+#include "sim/idle_keys.h"
 #include "sim/scenario_keys.h"
 #include "sim/step_cost.h"
 
 namespace pointsman::sim {
 namespace {
 
+constexpr std::uint32_t kQuickRun = 2'000;  // requests
+
 class ScenarioReader {
  public:
-  ScenarioReader(std::string_view file, const Registry& registry)
-      : file_(file), faults_(file), registry_(registry) {}
+  ScenarioReader(std::string_view file, const Registry& registry,
+                 const ScenarioOverrides& overrides)
+      : file_(file), faults_(file), registry_(registry), overrides_(overrides) {}
 
   Result<LoadedScenario> read(const YamlNode& root) {
     if (root.kind != YamlNode::Kind::kMap) {
@@ -35,7 +39,7 @@ class ScenarioReader {
       if (member.key == "replicas") {
         read_replicas(member);
       } else if (member.key == "faults") {
-        faults_member_ = &member;
+        read_faults(member);
       } else if (member.key == "arms") {
         read_arms(member);
       } else {
@@ -43,8 +47,21 @@ class ScenarioReader {
                  {"preset", "replicas", "faults", "arms"});
       }
     }
-    if (faults_member_ != nullptr) read_faults(*faults_member_);
-    if (faults_.empty()) check(root);
+    const bool all_read = faults_.empty();
+    find_trace();
+    const Scenario in_file = scenario();
+    apply_overrides(scenario(), overrides_);
+    replicas_of_file_ = in_file.replicas.size();
+    const bool faults_fit = check_fault_replicas();
+    if (all_read) {
+      find_idle_keys(root, in_file, scenario(), loaded_.arms, faults_);
+      check(root);
+      // These look at the replicas that faults name.
+      if (faults_fit) {
+        check_steps(root);
+        check_faults();
+      }
+    }
     if (!faults_.empty()) return faults_.error();
     return std::move(loaded_);
   }
@@ -199,24 +216,19 @@ class ScenarioReader {
   void read_faults(const YamlMember& list) {
     for_each_map(list, [&](const YamlNode& item, const std::string& place) {
       FaultSpec fault;
+      FaultLines lines{.item = item.line, .replica = item.line};
       bool has_factor = false;
       for (const YamlMember& member : item.members) {
         read_key(fault_keys(), member, "", place, fault);
         has_factor = has_factor || member.key == "factor";
+        if (member.key == "replica") lines.replica = member.line;
       }
       if (has_factor != (fault.kind == FaultKind::kSlows)) {
         faults_.add(item.line, place + "factor",
                     has_factor ? "is of the kind slows alone" : "is missing: how much slower?");
       }
-      if (fault.replica >= scenario().replicas.size()) {
-        faults_.add(item.line, place + "replica",
-                    scenario().replicas.size() == 1
-                        ? std::string("there is 1 replica, number 0")
-                        : "there are " + std::to_string(scenario().replicas.size()) +
-                              " replicas, numbered from 0");
-      }
       scenario().faults.push_back(fault);
-      fault_lines_.push_back(item.line);
+      fault_lines_.push_back(lines);
     });
   }
 
@@ -241,7 +253,8 @@ class ScenarioReader {
   void check(const YamlNode& root) {
     Scenario& s = scenario();
     if (s.arrivals.kind == ArrivalKind::kClosed && s.arrivals.users == 0) {
-      faults_.add(root.line, "arrivals.users", "a closed loop needs at least one");
+      faults_.add(line_of(root, "arrivals", "users"), "arrivals.users",
+                  "a closed loop needs at least one" + with_flags(overrides_.replicas, false));
     }
     if (s.arrivals.kind == ArrivalKind::kTrace && s.arrivals.trace.empty()) {
       faults_.add(root.line, "arrivals.trace", "names no file");
@@ -255,7 +268,7 @@ class ScenarioReader {
       faults_.add(line_of(root, "measure", "requests"), "measure.requests",
                   "at arrivals.rate " + to_text(s.arrivals.rate) + " they take " +
                       to_text(s.measure.requests / s.arrivals.rate) + " s, and a run may last " +
-                      to_text(kLongestRunSeconds) + " s");
+                      to_text(kLongestRunSeconds) + " s" + with_flags(overrides_.replicas, true));
     }
     if (s.workload.turns_law == TurnsLaw::kGeometric && s.workload.turns_mean < 1) {
       faults_.add(line_of(root, "workload", "turns_mean"), "workload.turns_mean",
@@ -267,8 +280,6 @@ class ScenarioReader {
     check_law(root, "output", s.workload.output);
     check_law(root, "long_generation", s.workload.long_generation);
     check_law(root, "system_prompt", s.workload.system_prompt);
-    check_steps(root);
-    check_faults();
     std::set<PoolPurpose> pools;
     for (const ReplicaSpec& replica : s.replicas) pools.insert(replica.pool);
     const bool segregated =
@@ -277,11 +288,54 @@ class ScenarioReader {
     if (segregated && !pools.contains(PoolPurpose::kGeneral)) {
       faults_.add(root.line, "replicas", "no replica is in the general pool");
     }
-    if (!s.arrivals.trace.empty() && s.arrivals.trace.front() != '/') {
-      const std::size_t slash = file_.rfind('/');
-      if (slash != std::string::npos)
-        s.arrivals.trace = file_.substr(0, slash + 1) + s.arrivals.trace;
+    if (segregated && overrides_.replicas && pools.size() < 2 &&
+        replicas_of_file_ > s.replicas.size()) {
+      faults_.add(line_of(root, "segregated"), "segregated",
+                  "changes nothing: --replicas leaves " + std::to_string(s.replicas.size()) +
+                      ", in one pool");
     }
+  }
+
+  // Its path is from the file's folder.
+  void find_trace() {
+    std::string& trace = scenario().arrivals.trace;
+    const std::size_t slash = file_.rfind('/');
+    if (trace.empty() || trace.front() == '/' || slash == std::string::npos) return;
+    trace = file_.substr(0, slash + 1) + trace;
+  }
+
+  // What of the command line made the scenario other than the file's.
+  std::string with_flags(std::optional<std::uint32_t> replicas, bool length) const {
+    std::string text;
+    const auto add = [&text](const std::string& flag) {
+      text += (text.empty() ? ", with " : " and ") + flag;
+    };
+    if (replicas) add("--replicas " + std::to_string(*replicas));
+    if (length && overrides_.requests) {
+      add("--requests " + std::to_string(*overrides_.requests));
+    } else if (length && overrides_.quick) {
+      add("--quick");
+    }
+    return text;
+  }
+
+  bool check_fault_replicas() {
+    const std::vector<FaultSpec>& faults = scenario().faults;
+    const std::size_t count = scenario().replicas.size();
+    bool good = true;
+    for (std::size_t i = 0; i < faults.size(); ++i) {
+      const std::uint32_t replica = faults[i].replica;
+      if (replica < count) continue;
+      good = false;
+      const std::string text =
+          overrides_.replicas && replica < replicas_of_file_
+              ? std::to_string(replica) + ", but --replicas leaves " + std::to_string(count) +
+                    ", numbered from 0"
+          : count == 1 ? std::string("there is 1 replica, number 0")
+                       : "there are " + std::to_string(count) + " replicas, numbered from 0";
+      faults_.add(fault_lines_[i].replica, "faults[" + std::to_string(i) + "].replica", text);
+    }
+    return good;
   }
 
   // Each fault must find what it changes: who dies must live.
@@ -300,9 +354,9 @@ class ScenarioReader {
     for (const std::size_t i : order) {
       const FaultSpec& fault = faults[i];
       const std::uint32_t r = fault.replica;
-      const char* problem = nullptr;
+      std::string problem;
       if (length && to_seconds(fault.at) > *length) {
-        problem = "comes after the last request";
+        problem = "comes after the last request" + end_of_arrivals(*length);
       } else if (!joined[r] && fault.kind != FaultKind::kJoins) {
         problem = "comes before the replica joins";
       } else {
@@ -331,10 +385,18 @@ class ScenarioReader {
             break;
         }
       }
-      if (problem == nullptr) continue;
-      faults_.add(fault_lines_[i], "faults[" + std::to_string(i) + "]",
-                  std::string("changes nothing: ") + problem);
+      if (problem.empty()) continue;
+      faults_.add(fault_lines_[i].item, "faults[" + std::to_string(i) + "]",
+                  "changes nothing: " + problem);
     }
+  }
+
+  std::string end_of_arrivals(double seconds) const {
+    const std::string flags = with_flags(std::nullopt, true);
+    if (flags.empty()) return "";
+    char text[64];
+    std::snprintf(text, sizeof text, ", at %.6g s", seconds);
+    return text + flags.substr(1);
   }
 
   // For how long requests arrive, where the file alone tells.
@@ -385,20 +447,42 @@ class ScenarioReader {
   ConfigFaults faults_;
   const Registry& registry_;
   LoadedScenario loaded_;
-  std::vector<int> fault_lines_;
-  const YamlMember* faults_member_ = nullptr;  // read when all replicas are known
+  const ScenarioOverrides& overrides_;
+  struct FaultLines {
+    int item;
+    int replica;
+  };
+  std::vector<FaultLines> fault_lines_;
+  std::size_t replicas_of_file_ = 0;
 };
 
 }  // namespace
 
-Result<LoadedScenario> load_scenario(std::string_view text, std::string_view file,
-                                     const Registry& registry) {
-  const Result<YamlNode> root = parse_yaml(text, file);
-  if (!root) return root.error();
-  return ScenarioReader(file, registry).read(*root);
+void apply_overrides(Scenario& scenario, const ScenarioOverrides& overrides) {
+  if (overrides.quick) scenario.measure.requests = kQuickRun;
+  if (overrides.replicas) set_replicas(scenario, *overrides.replicas);
+  if (overrides.sharing) set_sharing(scenario, *overrides.sharing);
+  if (overrides.requests) scenario.measure.requests = *overrides.requests;
+  if (overrides.quick || overrides.requests) scenario.measure.length = Duration{};
+  ArrivalsSpec& arrivals = scenario.arrivals;
+  if (!overrides.trace.empty()) {
+    arrivals.kind = ArrivalKind::kTrace;
+    arrivals.trace = overrides.trace;
+  }
+  if (arrivals.kind == ArrivalKind::kTrace && overrides.requests) {
+    arrivals.trace_requests = *overrides.requests;
+  }
 }
 
-Result<LoadedScenario> load_scenario_file(const std::string& path, const Registry& registry) {
+Result<LoadedScenario> load_scenario(std::string_view text, std::string_view file,
+                                     const Registry& registry, const ScenarioOverrides& overrides) {
+  const Result<YamlNode> root = parse_yaml(text, file);
+  if (!root) return root.error();
+  return ScenarioReader(file, registry, overrides).read(*root);
+}
+
+Result<LoadedScenario> load_scenario_file(const std::string& path, const Registry& registry,
+                                          const ScenarioOverrides& overrides) {
   const auto cannot = [&path](int error) {
     return Error{ErrorKind::kClient,
                  path + ": cannot be read: " + std::generic_category().message(error)};
@@ -412,7 +496,7 @@ Result<LoadedScenario> load_scenario_file(const std::string& path, const Registr
     text.append(part, read);
   }
   if (std::ferror(file.get()) != 0) return cannot(errno);
-  return load_scenario(text, path, registry);
+  return load_scenario(text, path, registry, overrides);
 }
 
 }  // namespace pointsman::sim

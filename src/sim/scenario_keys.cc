@@ -244,7 +244,7 @@ std::vector<Key<Scenario>> make_scenario_keys() {
 
   constexpr auto measure = [](Scenario& s) -> MeasureSpec& { return s.measure; };
   SectionKeys<Scenario, MeasureSpec>(table, "measure.", measure)
-      .add("requests", &MeasureSpec::requests, 1, 1'000'000'000,
+      .add("requests", &MeasureSpec::requests, 1, kMostRequests,
            "Arrivals end when so many are expected to have come, at the given rate.");
   add_seconds<Scenario>(
       table, "measure.length_s", [](Scenario& s) -> Duration& { return s.measure.length; }, 0.001,
@@ -464,7 +464,9 @@ arms:
 ```
 
 A dotted key is a key within a map: `balancers.poll_s` is `balancers: {poll_s: …}`. Keys that end in `_s` are seconds.
-Unknown keys, keys that come twice and values out of range are errors with file and line.
+Unknown keys, keys that come twice, values out of range and keys that change nothing (a trace where arrivals are of another
+kind) are errors with file and line. What must hold between values is checked of the scenario that is run: `--replicas 2`
+of a file whose faults name replica 5 is an error as well.
 
 | key | type | default | allowed | meaning |
 |---|---|---|---|---|
@@ -489,6 +491,11 @@ Defaults are those of a file without a preset.
       R"(
 A closed loop ends when `measure.requests` have been sent, warm-up included, unless `measure.length_s` says when: how long it
 takes is what the answers make of it.
+
+Conversations that the engines are too small for are counted, in a note and in the JSON file: a first turn that is longer
+than `workload.max_context`, or than the KV cache of the smallest replica, is cut (`requests_cut`: a system prompt to half
+of that, the answer to a quarter, then the prompt to the rest), and before a later turn that would be longer the
+conversation ends (`conversations_cut`).
 
 ## Traces
 
@@ -569,9 +576,9 @@ faults:
 
 )";
   out +=
-      "Each must change something: who dies lives, who restarts has died, `slows` has its "
-      "`factor`, "
-      "and all\ncome before the arrivals end.\n\n";
+      "Each must change something: who dies lives, who restarts has died, `slows` has its `factor`, "
+      "and all\ncome before the arrivals end. When those of a trace or of a closed loop end is known "
+      "after the run: then\n`faults_missed` counts what came later, and a note says so.\n\n";
   append_rows(fault_keys(), FaultSpec{}, out);
   out += R"(
 ## Arms

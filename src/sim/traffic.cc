@@ -94,20 +94,25 @@ std::uint32_t Traffic::begin_conversation() {
   conversation.next = conversation.script.next(spec_.workload);
   conversation.system_prompt = system_prompts_.of_conversation(number);
   // What fits no engine at all is cut.
+  const auto cut = [&conversation](std::uint32_t tokens, std::uint32_t most) {
+    conversation.is_cut = conversation.is_cut || tokens > most;
+    return std::min(tokens, most);
+  };
   if (conversation.system_prompt != SystemPrompts::kNone) {
     conversation.system_tokens =
-        std::min(system_prompts_.tokens(conversation.system_prompt), longest_ / 2);
+        cut(system_prompts_.tokens(conversation.system_prompt), longest_ / 2);
     conversation.context = conversation.system_tokens;
   }
   Turn& turn = conversation.next;
-  turn.output_tokens = std::min(turn.output_tokens, longest_ / 4);
-  turn.new_tokens = std::min(turn.new_tokens, longest_ - conversation.context - turn.output_tokens);
+  turn.output_tokens = cut(turn.output_tokens, longest_ / 4);
+  turn.new_tokens = cut(turn.new_tokens, longest_ - conversation.context - turn.output_tokens);
   return place;
 }
 
 void Traffic::take_turn(std::uint32_t place, TimePoint now, Arrival& arrival) {
   Conversation& conversation = conversations_[place];
   const Turn& turn = conversation.next;
+  if (conversation.turn == 0 && conversation.is_cut) ++cut_counts_.requests;
   arrival.conversation = conversation.number;
   arrival.session_key = mixed(conversation.number + 1);
   arrival.turn = conversation.turn;
@@ -142,6 +147,7 @@ void Traffic::answered(std::uint32_t waiting, TimePoint at) {
   conversation.next = conversation.script.next(spec_.workload);
   const Turn& turn = conversation.next;
   if (std::uint64_t{conversation.context} + turn.new_tokens + turn.output_tokens > longest_) {
+    ++cut_counts_.conversations;
     end_conversation(waiting, at);
     return;
   }

@@ -52,6 +52,12 @@ class Traffic {
     std::uint64_t cut = 0;       // requests too long for the engines, so far
   };
   [[nodiscard]] const std::optional<TraceCounts>& trace_counts() const { return trace_counts_; }
+  // Of generated conversations, what the engines are too small for, so far.
+  struct CutCounts {
+    std::uint64_t requests = 0;       // first turns whose prompt or answer was made shorter
+    std::uint64_t conversations = 0;  // that ended before a turn that would not fit
+  };
+  [[nodiscard]] const CutCounts& cut_counts() const { return cut_counts_; }
 
   // When take() is to be called next; TimePoint::max() where nobody will send before an answer.
   [[nodiscard]] TimePoint next_time() const {
@@ -78,6 +84,7 @@ class Traffic {
     std::uint32_t system_tokens = 0;
     std::uint32_t context = 0;  // tokens said so far, the system prompt included
     std::uint32_t turn = 0;     // number of the next turn
+    bool is_cut = false;        // the first turn was longer
   };
 
   [[nodiscard]] bool is_closed() const { return spec_.arrivals.kind == ArrivalKind::kClosed; }
@@ -104,6 +111,7 @@ class Traffic {
   std::uint64_t begun_ = 0;  // conversations
   std::vector<Conversation> conversations_;
   std::vector<std::uint32_t> free_;
+  CutCounts cut_counts_;
 
   std::optional<TraceReader> trace_;
   std::optional<TraceCounts> trace_counts_;

@@ -296,6 +296,105 @@ def test_a_bad_scenario_is_refused_with_line_key_and_what_is_allowed(tmp_path):
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("command", ["run", "tune"])
+@pytest.mark.parametrize(
+    "fault", ["kind: dies", "kind: slows, factor: 3", "kind: joins", "kind: stops_reporting"]
+)
+def test_a_fault_of_a_replica_that_a_flag_leaves_out_is_refused(tmp_path, command, fault):
+    file = tmp_path / "faults.yaml"
+    file.write_text(f"preset: set_a\nfaults:\n  - {{at_s: 10, replica: 5, {fault}}}\n")
+    words = ["--policy", "random"] if command == "run" else []
+    done = simulate(command, file, "--replicas", 2, "--seeds", 1, *words)
+    assert done.returncode == 1
+    assert f"{file}:3: faults[0].replica: 5, but --replicas leaves 2, numbered from 0" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_fault_after_the_run_that_a_flag_makes_short_is_refused(tmp_path):
+    file = tmp_path / "faults.yaml"
+    file.write_text("preset: set_a\nfaults:\n  - {kind: dies, at_s: 130, replica: 1}\n")
+    for flags, said in ((["--requests", 500], "--requests 500"), (["--quick"], "--quick")):
+        done = simulate("run", file, "--policy", "random", "--seeds", 1, *flags)
+        assert done.returncode == 1
+        assert f"{file}:3: faults[0]: changes nothing: comes after the last request" in done.stderr
+        assert f" s with {said}" in done.stderr
+    # How long a closed loop lasts is known at its end.
+    file.write_text(
+        "preset: set_a\narrivals: {kind: closed, users: 50}\n"
+        "faults: [{kind: dies, at_s: 90000, replica: 1}]\n"
+    )
+    done = simulate("run", file, "--policy", "random", "--seeds", 1, "--requests", 500)
+    assert done.returncode == 0, done.stderr
+    assert "random: 1.0 of 1 faults a run came after the last request" in done.stdout
+
+
+def test_prompts_that_no_engine_can_hold_are_counted(tmp_path):
+    file, report = tmp_path / "cut.yaml", tmp_path / "cut.json"
+    file.write_text(
+        "replicas: [{count: 1, engine: {preset: 8b_a100, blocks: 1000, attention_ratio: 0}}]\n"
+        "arrivals: {rate: 0.001}\nmeasure: {requests: 40}\n"
+        "workload: {document_share: 1, document_low: 100000, document_high: 100000, turns_mean: 1}\n"
+    )
+    words = ["run", file, "--policy", "least_work", "--seeds", 1, "--json", report]
+    done = simulate(*words)
+    assert done.returncode == 0, done.stderr
+    read = json.loads(report.read_text())
+    (row,) = read["rows"]
+    assert row["requests_cut"] >= row["requests"] > 20
+    said = f"{row['requests_cut']:.1f} requests a run were cut to what the engines and"
+    assert said in done.stdout
+    assert "requests_cut" in read["definitions"]
+    assert row["trace_cut"] is None
+
+
+def test_a_large_fleet_has_the_load_of_a_small_one(tmp_path):
+    words = ["run", "ref70", "--policy", "random", "--seeds", 1, "--replicas", 80]
+    done = simulate(*words, "--json", tmp_path / "many.json")
+    report = json.loads((tmp_path / "many.json").read_text())
+    (row,) = report["rows"]
+    assert report["scenario"]["measure"]["requests"] == 150_000
+    assert row["offered_rps"] == pytest.approx(71.5, rel=0.03)
+    assert "arrivals.rate" not in done.stdout
+    done = simulate(*words, "--requests", 15_000, "--json", tmp_path / "short.json")
+    report = json.loads((tmp_path / "short.json").read_text())
+    assert report["scenario"]["measure"]["requests"] == 15_000
+    assert report["rows"][0]["offered_rps"] < 0.95 * 71.5
+    assert "came where arrivals.rate is 71.5" in done.stdout
+    assert "a conversation lasts about" in done.stdout
+    done = simulate("run", "ref70", "--policy", "random", "--seeds", 1, "--sharing", 0.99)
+    assert "came where arrivals.rate is 7.15" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("arrivals: {trace: x.csv}", "arrivals.trace: changes nothing: it counts where arrivals.kind"),
+        ("arrivals: {kind: open, trace: x}", "arrivals.trace: changes nothing"),
+        ("arrivals: {kind: closed, users: 3, rate: 9}", "arrivals.rate: changes nothing"),
+        ("segregated: true", "segregated: changes nothing: it counts where a replica has a pool"),
+    ],
+)
+def test_a_key_that_changes_nothing_is_refused(tmp_path, text, said):
+    file = tmp_path / "idle.yaml"
+    file.write_text(f"name: x\n{text}\n")
+    done = simulate("run", file, "--policy", "random")
+    assert done.returncode == 1
+    assert f"{file}:2: {said}" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_short_run_above_the_capacity_says_so(tmp_path):
+    file = tmp_path / "over.yaml"
+    file.write_text("preset: set_a\narrivals: {rate: 90}\n")
+    words = ["--policy", "least_work,round_robin", "--requests", 6_000, "--seeds", 4]
+    for row in rows_of(tmp_path / "over.json", "run", file, *words):
+        assert row["over_capacity"] >= 0.5
+        assert row["queue_growth_rps"] > 15
+    for scenario in ("set_a", "ref70"):
+        for row in rows_of(tmp_path / "within.json", "run", scenario, *words):
+            assert row["over_capacity"] == 0
+
+
 def test_a_load_above_the_capacity_is_run_and_said(tmp_path):
     file = tmp_path / "full.yaml"
     file.write_text("preset: set_a\narrivals: {rate: 100}\n")

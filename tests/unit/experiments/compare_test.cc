@@ -110,11 +110,11 @@ TEST(Compare, ALoadAboveTheCapacityIsSaid) {
   for (auto& runs : results) {
     for (RunResult& result : runs) result.requests = result.offered_rps = 10;
   }
-  EXPECT_TRUE(arm_notes(arms, results).empty());
+  EXPECT_TRUE(arm_notes(Scenario{}, arms, results).empty());
   results[1][0].over_capacity = 1;
   results[1][0].queue_growth_rps = 2.5;
   results[0][1].failed = 3;
-  const std::vector<std::string> notes = arm_notes(arms, results);
+  const std::vector<std::string> notes = arm_notes(Scenario{}, arms, results);
   ASSERT_EQ(notes.size(), 2U);
   EXPECT_NE(notes[0].find("round_robin: 1.5 requests a run had no complete answer"),
             std::string::npos);
@@ -127,12 +127,74 @@ TEST(Compare, WhatWasNotMeasuredIsSaidWithItsReason) {
   std::vector<std::vector<RunResult>> results(2, std::vector<RunResult>(2));
   results[0][0].requests = results[0][0].offered_rps = 10;
   results[1][0].requests = results[1][1].requests = 10;
-  const std::vector<std::string> notes = arm_notes(arms, results);
+  const std::vector<std::string> notes = arm_notes(Scenario{}, arms, results);
   ASSERT_EQ(notes.size(), 2U);
   EXPECT_NE(notes[0].find("round_robin: in 1 of 2 runs no request came in the measured time"),
             std::string::npos);
   EXPECT_NE(notes[1].find("least_work live: all measured requests came at once"),
             std::string::npos);
+}
+
+TEST(Compare, WhatWasCutAndWhatCameTooLateIsSaid) {
+  const std::vector<Arm> arms = two_arms();
+  std::vector<std::vector<RunResult>> results(2, std::vector<RunResult>(2));
+  for (auto& runs : results) {
+    for (RunResult& result : runs) result.requests = result.offered_rps = 10;
+  }
+  results[0][0].requests_cut = results[1][0].requests_cut = 4;
+  results[0][1].requests_cut = results[1][1].requests_cut = 1;
+  results[1][0].faults_missed = results[1][1].faults_missed = 1;
+  Scenario scenario;
+  scenario.faults.resize(3);
+  const std::vector<std::string> notes = arm_notes(scenario, arms, results);
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_EQ(notes[0],
+            "2.5 requests a run were cut to what the engines and workload.max_context hold.");
+  EXPECT_NE(notes[1].find("least_work live: 1.0 of 3 faults a run came after the last request"),
+            std::string::npos);
+}
+
+TEST(Compare, FewerRequestsThanAskedForAreSaidWithTheReason) {
+  const std::vector<Arm> arms = two_arms();
+  std::vector<std::vector<RunResult>> results(2, std::vector<RunResult>(2));
+  for (auto& runs : results) {
+    for (RunResult& result : runs) {
+      result.requests = 100;
+      result.offered_rps = 9.6;
+      result.e2e_mean_s = 5;
+    }
+  }
+  Scenario scenario;
+  scenario.arrivals.rate = 10;
+  scenario.measure.requests = 1'000;
+  scenario.workload.turns_law = TurnsLaw::kGeometric;
+  scenario.workload.turns_mean = 3;
+  scenario.workload.think_s = 15;
+  EXPECT_TRUE(arm_notes(scenario, arms, results).empty());
+  for (RunResult& result : results[0]) result.offered_rps = 9;
+  const auto note = [&] {
+    const std::vector<std::string> notes = arm_notes(scenario, arms, results);
+    return notes.empty() ? std::string() : notes.back();
+  };
+  EXPECT_EQ(
+      note(),
+      "round_robin: 9 requests/s came where arrivals.rate is 10 (0.90): a conversation lasts "
+      "about 40 s and requests come for 100 s, so that many a turn would come later; a longer "
+      "run has more of them.");
+  scenario.measure.requests = 100'000;
+  EXPECT_NE(note().find("(0.90): so short a run is a matter of chance."), std::string::npos);
+  results[0][0].conversations_cut = 3;
+  results[0][1].failed = 1;
+  EXPECT_NE(note().find("no complete answer"), std::string::npos);
+  const std::vector<std::string> notes = arm_notes(scenario, arms, results);
+  EXPECT_NE(notes[0].find("3.0 conversations a run ended before a turn"), std::string::npos);
+  EXPECT_NE(notes[0].find("; clients whose request failed gave up."), std::string::npos);
+  for (RunResult& result : results[0]) result.over_capacity = 1;
+  EXPECT_NE(arm_notes(scenario, arms, results)[1].find("above capacity answers come late"),
+            std::string::npos);
+  scenario.arrivals.kind = ArrivalKind::kTrace;
+  for (RunResult& result : results[0]) result.over_capacity = result.failed = 0;
+  EXPECT_TRUE(arm_notes(scenario, arms, results).empty()) << "a trace asks for no rate";
 }
 
 TEST(Compare, IntervalsEndWhereTheMeasureDoes) {

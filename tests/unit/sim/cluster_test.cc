@@ -409,6 +409,31 @@ TEST(Cluster, ALoadAboveTheCapacityIsRunAndSaidSo) {
       << "none is left out";
 }
 
+TEST(Cluster, AShortRunAboveTheCapacityIsSaidSoAndAFleetThatFillsUpIsNot) {
+  // Twice what the fleet can do, and over before the batches are full.
+  Scenario scenario = *find_scenario_preset("set_a");
+  scenario.arrivals.rate = 60;
+  scenario.measure.requests = 8'000;
+  for (const char* const policy : {"round_robin", "least_work"}) {
+    for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+      EXPECT_EQ(run(scenario, arm(policy), registry(), seed).over_capacity, 1) << policy << seed;
+    }
+  }
+  // Half of what it can do, of requests that last longer than the run, or a good part of it.
+  scenario.arrivals.rate = 2;
+  scenario.arrivals.kind = ArrivalKind::kOpen;
+  scenario.workload.turns_mean = 1;
+  scenario.workload.long_generation_share = 1;
+  for (const std::uint32_t requests : {100U, 300U, 600U}) {
+    scenario.measure.requests = requests;
+    for (std::uint64_t seed = 1; seed <= 5; ++seed) {
+      const RunResult result = run(scenario, arm("round_robin"), registry(), seed);
+      EXPECT_EQ(result.over_capacity, 0) << requests << " " << seed;
+      EXPECT_GT(result.queue_growth_rps, 0.2) << "it does fill up";
+    }
+  }
+}
+
 TEST(Cluster, APoolAboveItsCapacityIsSaidSoThoughTheOthersHaveRoom) {
   Scenario scenario = *find_scenario_preset("ref70");
   scenario.workload.document_share = 0.06;  // about 1.3 times what one replica can do

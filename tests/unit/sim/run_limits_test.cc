@@ -161,6 +161,57 @@ TEST(RunLimits, ATraceOfManyMonthsRunsAndWhatItLosesIsCounted) {
   EXPECT_TRUE(std::isnan(run_with(two_engines(1, 100), "round_robin", 1).trace_cut));
 }
 
+TEST(RunLimits, WhatIsCutOfConversationsIsCounted) {
+  Scenario scenario = two_engines(1, 100);
+  const RunResult whole = run_with(scenario, "round_robin", 1);
+  EXPECT_EQ(whole.requests_cut, 0);
+  EXPECT_EQ(whole.conversations_cut, 0);
+  EXPECT_TRUE(std::isnan(whole.faults_missed)) << "there is none";
+  // All are documents, longer than the KV cache of the smaller engine (100 blocks of 16 tokens).
+  scenario.workload.document_share = 1;
+  scenario.replicas[1].engine.blocks = 100;
+  scenario.arrivals.cv = 0;
+  scenario.workload.output.sigma = 0;
+  const RunResult cut = run_with(scenario, "round_robin", 1);
+  EXPECT_NEAR(cut.requests_cut, 100, 1) << "of all requests, the warm-up's as well";
+  scenario.replicas[1].engine.blocks = 26'000;
+  scenario.workload.max_context = 10'000;
+  EXPECT_EQ(run_with(scenario, "round_robin", 1).requests_cut, cut.requests_cut);
+  // An answer or a system prompt alone.
+  scenario.workload.document_share = 0;
+  scenario.workload.max_context = 4'000'000;
+  scenario.workload.output = {.median = 5'000, .high = 5'000};
+  scenario.workload.first_prompt = {.median = 10};
+  scenario.workload.max_context = 16'000;
+  EXPECT_EQ(run_with(scenario, "round_robin", 1).requests_cut, cut.requests_cut);
+  scenario.workload.output.median = 10;
+  scenario.workload.system_prompts = 1;
+  scenario.workload.system_prompt = {.median = 9'000};
+  EXPECT_EQ(run_with(scenario, "round_robin", 1).requests_cut, cut.requests_cut);
+  scenario.workload.system_prompt = {.median = 7'000};
+  EXPECT_EQ(run_with(scenario, "round_robin", 1).requests_cut, 0);
+  // Two turns of which the second does not fit.
+  scenario.workload.turns_mean = 2;
+  scenario.workload.follow_up = {.median = 15'000};
+  scenario.arrivals.kind = ArrivalKind::kSemiOpen;
+  const RunResult ended = run_with(scenario, "round_robin", 1);
+  EXPECT_EQ(ended.requests_cut, 0);
+  EXPECT_NEAR(ended.conversations_cut, 50, 1);
+  EXPECT_EQ(ended.follow_up_share, 0);
+}
+
+TEST(RunLimits, FaultsAfterTheLastRequestAreCounted) {
+  Scenario scenario = two_engines(1, 100);
+  scenario.arrivals.kind = ArrivalKind::kClosed;
+  scenario.arrivals.users = 2;
+  scenario.workload.think_s = 0;
+  scenario.faults = {{.kind = FaultKind::kSlows, .at = std::chrono::seconds(1), .factor = 2},
+                     {.kind = FaultKind::kSlows, .at = std::chrono::hours(9), .factor = 3}};
+  EXPECT_EQ(run_with(scenario, "round_robin", 1).faults_missed, 1);
+  scenario.faults.pop_back();
+  EXPECT_EQ(run_with(scenario, "round_robin", 1).faults_missed, 0);
+}
+
 TEST(RunLimits, TheSharesOfTheReplicasAreMeasured) {
   const RunResult even = run_with(two_engines(5, 1'000), "round_robin", 1);
   EXPECT_NEAR(even.replica_share_min, 0.5, 0.001);

@@ -60,7 +60,7 @@ arms:
   - policy: least_work
   - policy: {preset: least_kv, choices: 3}
     label: live
-    poll_s: 0
+    poll_s: 2.5
     balancers: 4
     phase: synchronised
     exchange_s: 0.05
@@ -87,7 +87,7 @@ arms:
   EXPECT_FALSE(loaded.arms[0].poll.has_value());
   const Scenario changed = with_arm(scenario, loaded.arms[1]);
   EXPECT_EQ(loaded.arms[1].label, "live");
-  EXPECT_EQ(changed.balancers.poll, Duration{});
+  EXPECT_EQ(changed.balancers.poll, std::chrono::milliseconds(2'500));
   EXPECT_EQ(changed.balancers.count, 4U);
   EXPECT_EQ(changed.balancers.phase, PollPhase::kSynchronised);
   EXPECT_EQ(changed.balancers.exchange, std::chrono::milliseconds(50));
@@ -205,6 +205,116 @@ TEST(ScenarioFile, FaultsThatChangeNothingAreRefused) {
       "  - {kind: stops_reporting, at_s: 1, replica: 2}\n"
       "  - {kind: reports, at_s: 2, replica: 2}\n");
   EXPECT_EQ(good.scenario.faults.size(), 7U);
+}
+
+// With what the command line says.
+std::string error_with(const std::string& text, const ScenarioOverrides& overrides) {
+  const Result<LoadedScenario> loaded = load_scenario(text, "s.yaml", registry(), overrides);
+  return loaded ? "" : loaded.error().message;
+}
+
+TEST(ScenarioFile, FaultsAreCheckedOfTheFleetThatIsRun) {
+  for (const char* const fault :
+       {"kind: dies", "kind: slows, factor: 3", "kind: joins", "kind: stops_reporting"}) {
+    for (const char* const arrivals : {"{rate: 1}", "{kind: closed, users: 50}"}) {
+      const std::string text = std::string("preset: set_a\narrivals: ") + arrivals +
+                               "\nfaults:\n  - {at_s: 10, replica: 5, " + fault + "}\n";
+      EXPECT_EQ(error_with(text, {}), "");
+      EXPECT_EQ(error_with(text, {.replicas = 6}), "");
+      EXPECT_THAT(error_with(text, {.replicas = 2}),
+                  HasSubstr("s.yaml:4: faults[0].replica: 5, but --replicas leaves 2, numbered "
+                            "from 0"));
+    }
+  }
+  const std::string outside = "preset: set_a\nfaults:\n  - kind: dies\n    replica: 12\n";
+  EXPECT_THAT(error_of(outside), HasSubstr("s.yaml:4: faults[0].replica: there are 8 replicas"));
+  EXPECT_EQ(error_with(outside, {.replicas = 16}), "") << "the fleet that is run has it";
+}
+
+TEST(ScenarioFile, FaultsAreCheckedOfTheLengthThatIsRun) {
+  const std::string text = "preset: set_a\nfaults:\n  - {kind: dies, at_s: 130, replica: 1}\n";
+  EXPECT_EQ(error_with(text, {}), "");
+  EXPECT_THAT(error_with(text, {.requests = 500}),
+              HasSubstr("s.yaml:3: faults[0]: changes nothing: comes after the last request, at "
+                        "27.7778 s with --requests 500"));
+  EXPECT_THAT(error_with(text, {.quick = true}), HasSubstr("at 111.111 s with --quick"));
+  EXPECT_EQ(error_with(text, {.replicas = 80}), "") << "its run is as long";
+  const std::string long_run = "measure: {length_s: 1000}\nfaults: [{kind: dies, at_s: 900}]\n";
+  EXPECT_EQ(error_with(long_run, {}), "");
+  EXPECT_THAT(error_with(long_run, {.requests = 500}), HasSubstr("with --requests 500"));
+}
+
+TEST(ScenarioFile, WhatFlagsMakeImpossibleIsToldWithThem) {
+  EXPECT_THAT(error_with("arrivals:\n  rate: 0.0001\n", {.replicas = 2, .requests = 1'000'000}),
+              HasSubstr(" s, with --replicas 2 and --requests 1000000"));
+  EXPECT_THAT(error_with("arrivals:\n  kind: closed\n  users: 3\n", {.replicas = 1}),
+              HasSubstr("s.yaml:3: arrivals.users: a closed loop needs at least one, with "
+                        "--replicas 1"));
+  EXPECT_THAT(error_with("preset: ref70\nsegregated: true\n", {.replicas = 1}),
+              HasSubstr("s.yaml:2: segregated: changes nothing: --replicas leaves 1, in one pool"));
+  EXPECT_EQ(error_with("preset: ref70\nsegregated: true\n", {.replicas = 3}), "");
+}
+
+TEST(ScenarioFile, KeysThatChangeNothingAreRefused) {
+  constexpr const char* kTrace = "changes nothing: it counts where arrivals.kind is trace";
+  const auto counts = [](const std::string& where) {
+    return HasSubstr(": changes nothing: it counts " + where);
+  };
+  EXPECT_THAT(error_of("arrivals: {trace: x.csv}\n"),
+              HasSubstr(std::string("s.yaml:1: arrivals.trace: ") + kTrace));
+  EXPECT_THAT(error_of("arrivals:\n  kind: open\n  trace: x.csv\n"),
+              HasSubstr(std::string("s.yaml:3: arrivals.trace: ") + kTrace));
+  for (const char* const key : {"trace_speed: 2", "trace_skip: 3", "trace_requests: 9"}) {
+    EXPECT_THAT(error_of(std::string("arrivals: {") + key + "}\n"), HasSubstr(kTrace)) << key;
+    EXPECT_EQ(error_with(std::string("arrivals: {") + key + "}\n", {.trace = "x.csv"}), "");
+  }
+  EXPECT_THAT(
+      error_of("arrivals: {kind: closed, users: 9, rate: 3}\n"),
+      HasSubstr("s.yaml:1: arrivals.rate: changes nothing: it counts where arrivals.kind is "
+                "semi_open or open"));
+  EXPECT_THAT(error_of("arrivals: {kind: trace, trace: x, cv: 3}\n"),
+              counts("where arrivals.kind"));
+  EXPECT_THAT(error_of("arrivals: {users: 3}\n"), counts("where arrivals.kind is closed"));
+  EXPECT_THAT(
+      error_of("name: x\nsegregated: true\n"),
+      HasSubstr("s.yaml:2: segregated: changes nothing: it counts where a replica has a pool "
+                "other than general"));
+  EXPECT_THAT(error_of("arms:\n  - policy: random\n    segregated: true\n"),
+              HasSubstr("s.yaml:3: arms[0].segregated: changes nothing"));
+  EXPECT_THAT(error_of("arms: [{policy: random, exchange_s: 1}]\n"),
+              counts("where balancers.count is above 1"));
+  EXPECT_THAT(error_of("balancers: {exchange_s: 1}\n"), counts("where balancers.count is above 1"));
+  EXPECT_THAT(error_of("balancers: {event_delay_s: 1}\n"),
+              counts("where balancers.index is exact"));
+  EXPECT_THAT(error_of("balancers: {poll_s: 0, signal_delay_s: 1}\n"),
+              counts("where balancers.poll_s is above 0"));
+  EXPECT_THAT(error_of("workload: {turns: geometric, turns_sigma: 1}\n"),
+              counts("where workload.turns is lognormal"));
+  EXPECT_THAT(error_of("workload: {document_low: 9}\n"), counts("where workload.document_share"));
+  EXPECT_THAT(error_of("workload: {system_prompt: {median: 9}}\n"),
+              counts("where workload.system_prompts is above 0"));
+  const std::string traced = "arrivals: {kind: trace, trace: x}\n";
+  EXPECT_THAT(error_of(traced + "workload: {output: {median: 9}, max_context: 999}\n"),
+              HasSubstr("s.yaml:2: workload.output: changes nothing: it counts unless"));
+  EXPECT_THAT(error_of(traced + "measure: {requests: 9}\n"), counts("where measure.length_s is 0"));
+  EXPECT_THAT(error_of("measure: {requests: 9, length_s: 9}\n"),
+              counts("where measure.length_s is 0"));
+}
+
+TEST(ScenarioFile, KeysThatCountForAnArmOrAreSwitchedOffAreNot) {
+  for (const char* const text :
+       {"preset: ref70\nsegregated: true\n", "segregated: false\n",
+        "balancers: {exchange_s: 0, event_delay_s: 0}\n",
+        "balancers: {exchange_s: 1}\narms: [{policy: random}, {policy: random, balancers: 2}]\n",
+        "balancers: {event_delay_s: 1}\narms: [{policy: random, index: exact}]\n",
+        "preset: set_a\nsegregated: true\narrivals: {kind: closed, users: 9}\n",
+        "workload: {document_share: 0, document_low: 9, system_prompts: 0, system_zipf: 2}\n",
+        "arrivals: {kind: trace, trace: x}\nworkload: {output: {median: 9}}\n"
+        "measure: {requests: 9, closed_loop_users: 4}\n"}) {
+    EXPECT_EQ(error_with(text, {}), "") << text;
+  }
+  EXPECT_EQ(error_with("arrivals: {rate: 9}\nworkload: {think_s: 3}\n", {.trace = "x.csv"}), "")
+      << "the flag is in the place of what the file says";
 }
 
 TEST(ScenarioFile, BoundsInTheWrongOrderAndListsOfPresetsAreRefused) {
@@ -337,10 +447,12 @@ TEST(Scenario, MoreReplicasHaveTheSameLoadEach) {
     if (replica.pool == PoolPurpose::kGeneral) ++general;
   }
   EXPECT_EQ(general, 14) << "the special pools keep their sizes";
+  EXPECT_EQ(scenario.measure.requests, 30'000U) << "as long as before";
   set_replicas(scenario, 1);
   ASSERT_EQ(scenario.replicas.size(), 1U);
   EXPECT_EQ(scenario.replicas[0].pool, PoolPurpose::kGeneral);
   EXPECT_DOUBLE_EQ(scenario.arrivals.rate, 2.25);
+  EXPECT_EQ(scenario.measure.requests, 30'000U) << "as exact as before";
 }
 
 TEST(Scenario, SharingSetsTheShareOfFollowUps) {
