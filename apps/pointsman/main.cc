@@ -70,7 +70,7 @@ std::string nearest_flags(const CLI::App& app, const std::vector<std::string>& w
     const std::string flag = word.substr(0, word.find('='));
     if (!flag.starts_with("--") || std::ranges::find(known, flag) != known.end()) continue;
     const std::string nearest = pointsman::nearest_name(flag, known);
-    if (!nearest.empty()) text += flag + ": nearest: " + nearest + "\n";
+    if (!nearest.empty()) text.append(flag).append(": nearest: ").append(nearest).append("\n");
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <optional>
@@ -144,6 +145,9 @@ class Collector {
 }  // namespace
 
 Result<MeasuredRequests> read_request_log(const std::string& path) {
+  if (std::error_code unknown; std::filesystem::is_directory(path, unknown)) {
+    return Error{ErrorKind::kClient, path + ": is a folder, not a file"};
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     return Error{ErrorKind::kClient,

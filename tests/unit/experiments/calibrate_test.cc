@@ -245,6 +245,8 @@ TEST_F(Calibrate, WhatIsNoAccessLogIsRefusedWithItsLine) {
     EXPECT_NE(found.error().message.find(said), std::string::npos) << found.error().message;
   }
   EXPECT_FALSE(run_calibrate("/nowhere/access.log", {}));
+  EXPECT_EQ(run_calibrate(testing::TempDir(), {}).error().message,
+            testing::TempDir() + ": is a folder, not a file");
 }
 
 TEST_F(Calibrate, TooSmallALogIsRefusedAndWhatIsMissingSaid) {
