@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from bench.end_to_end import cases, proxies, report
+from bench.end_to_end import run as bench
 from support.processes import ROOT, Listening
 
 RUN = ROOT / "tests/bench/end_to_end/run.py"
@@ -89,6 +90,18 @@ def test_a_peer_that_does_not_start_is_left_out_with_its_last_words(monkeypatch,
     monkeypatch.setitem(proxies.PLANS, "broken", plan)
     with pytest.raises(proxies.Unavailable, match="does not start: no such luck"):
         proxies.Proxy("broken", tmp_path, [1])
+
+
+def test_a_proxy_that_ended_fails_in_every_later_case(tmp_path):
+    class Ended:
+        name = "gone"
+
+        def alive(self):
+            return False
+
+    rig = cases.Rig([1], tmp_path, 0.1)
+    for case in cases.CASES:
+        assert bench.measure(rig, case, Ended()) == {"failed": "the proxy has ended"}
 
 
 @needs_programs

@@ -139,21 +139,19 @@ def held(streams):
             set_pace(rig, **case.pace)
             load = ["--hold", streams, "--ramp", RAMP_PER_S, "--seconds", hold_s]
             command = load_command(own, case, *load)
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            piped = {"stdout": subprocess.PIPE, "stderr": errors, "text": True}
             marks, lines = {}, []
-            # The load generator says when all streams are held, and when so many seconds are over.
-            for line in process.stdout:
-                lines.append(line)
-                step = json.loads(line)
-                if not own.alive():
-                    break
-                if "held" in step or "window_events" in step:
-                    marks.update(step)
-                    marks["before" if "held" in step else "after"] = own.cpu_s()
-                    marks["resident"] = own.resident_bytes()
-            code = process.wait()
+            with subprocess.Popen(command, **piped) as process:
+                # It says when all streams are held, and when so many seconds are over.
+                for line in process.stdout:
+                    lines.append(line)
+                    step = json.loads(line)
+                    if "held" in step or "window_events" in step:
+                        marks.update(step)
+                        marks["before" if "held" in step else "after"] = own.cpu_s()
+                        marks["resident"] = own.resident_bytes()
             errors.seek(0)
-            result = checked(own, "".join(lines), errors.read(), code)
+            result = checked(own, "".join(lines), errors.read(), process.returncode)
         if marks.get("held") != streams:
             raise Failed(f"{marks.get('held')} of {streams} streams were held")
         return {

@@ -15,6 +15,7 @@ import os
 import pathlib
 import platform
 import random
+import subprocess
 import sys
 import tempfile
 from dataclasses import replace
@@ -76,9 +77,12 @@ def start_all(stack, wanted, rig, skipped):
 
 def measure(rig, name, proxy):
     case = cases.CASES[name]
+    if not proxy.alive():
+        return {"failed": "the proxy has ended"}
     try:
         return {"figures": case.run(rig, proxy, case)}
-    except cases.Failed as reason:
+    # A proxy that ends meanwhile takes its entries in /proc along.
+    except (cases.Failed, OSError, subprocess.TimeoutExpired) as reason:
         return {"failed": str(reason)}
 
 
