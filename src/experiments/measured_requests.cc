@@ -163,9 +163,9 @@ Result<MeasuredRequests> read_request_log(const std::string& path) {
     any = true;
     const std::string wrong = collector.add(line);
     if (!wrong.empty()) {
-      return Error{ErrorKind::kClient, path + ":" + std::to_string(number) +
-                                           ": is not a line of the " +
-                                           std::string(collector.kind()) + ": it " + wrong};
+      std::string text = path + ":" + std::to_string(number) + ": is not a line of the ";
+      text.append(collector.kind()).append(": it ").append(wrong);
+      return Error{ErrorKind::kClient, std::move(text)};
     }
   }
   if (file.bad()) return Error{ErrorKind::kClient, path + ": cannot be read further"};

@@ -294,7 +294,7 @@ void Exchange::send_head_and(std::string_view body) {
 // Nothing of the request is needed any more: no retry follows. Streams go on for minutes.
 void Exchange::drop_request() {
   if (!has_request_) return;
-  if (body_.excess().size() > 0) input_overrun_ = true;
+  if (!body_.excess().empty()) input_overrun_ = true;
   client_->input().consume(consumed_input());
   client_->input().release_if_empty();
   has_request_ = false;

@@ -45,34 +45,35 @@ class RouterTest : public testing::Test {
   // A router over the pools of `fleet`.
   Router& make(bool blocks = false) {
     std::vector<std::unique_ptr<Pipeline>> pipelines;
-    pickers.clear();
-    for (std::size_t i = 0; i < std::max<std::size_t>(fleet.pools.size(), 1); ++i) {
+    pickers_.clear();
+    for (std::size_t i = 0; i < std::max<std::size_t>(fleet_.pools.size(), 1); ++i) {
       auto picker = std::make_unique<Longest>(blocks);
-      pickers.push_back(picker.get());
+      pickers_.push_back(picker.get());
       pipelines.push_back(std::make_unique<Pipeline>(std::vector<std::unique_ptr<Filter>>{},
                                                      nullptr, std::vector<Pipeline::Weighted>{},
                                                      nullptr, std::move(picker)));
     }
-    router = std::make_unique<Router>(options, std::move(pipelines));
-    return *router;
+    router_ = std::make_unique<Router>(options_, std::move(pipelines));
+    return *router_;
   }
 
   void add_pool(PoolPurpose purpose, int replicas) {
     PoolView pool;
     pool.purpose = purpose;
     for (int i = 0; i < replicas; ++i) {
-      const auto index = static_cast<ReplicaIndex>(fleet.replicas.size());
-      fleet.replicas.push_back({index + 1, 1.0, static_cast<PoolIndex>(fleet.pools.size()), true});
+      const auto index = static_cast<ReplicaIndex>(fleet_.replicas.size());
+      fleet_.replicas.push_back(
+          {index + 1, 1.0, static_cast<PoolIndex>(fleet_.pools.size()), true});
       pool.usable.push_back(index);
     }
-    fleet.pools.push_back(std::move(pool));
+    fleet_.pools.push_back(std::move(pool));
   }
 
   Decision decide(std::span<const ReplicaIndex> excluded = {}) {
-    return router->decide(features, fleet, excluded, now);
+    return router_->decide(features_, fleet_, excluded, now_);
   }
   void finish(Decision& decision, Outcome outcome = {}) {
-    router->finished(std::move(decision.charge), outcome, now);
+    router_->finished(std::move(decision.charge), outcome, now_);
   }
   // Decides, ends it at once, and returns the replica; kNoReplica where it was rejected.
   ReplicaIndex route(std::span<const ReplicaIndex> excluded = {}) {
@@ -83,12 +84,12 @@ class RouterTest : public testing::Test {
     return replica;
   }
 
-  Router::Options options;
-  FleetView fleet;
-  Features features;
-  TimePoint now = kStart;
-  std::vector<Longest*> pickers;
-  std::unique_ptr<Router> router;
+  Router::Options options_;
+  FleetView fleet_;
+  Features features_;
+  TimePoint now_ = kStart;
+  std::vector<Longest*> pickers_;
+  std::unique_ptr<Router> router_;
 };
 
 TEST(PurposeOf, LongPromptComesBeforeLongGenerationBeforeGeneral) {
@@ -107,27 +108,27 @@ TEST(PurposeOf, LongPromptComesBeforeLongGenerationBeforeGeneral) {
 TEST_F(RouterTest, BooksInTheSameStepAsItChooses) {
   add_pool(PoolPurpose::kGeneral, 1);
   make();
-  features.prompt_tokens = 100;
-  features.stream = true;
+  features_.prompt_tokens = 100;
+  features_.stream = true;
   Decision decision = decide();
   ASSERT_EQ(decision.verdict, Decision::Verdict::kSend);
   EXPECT_TRUE(decision.charge.held());
-  EXPECT_EQ(router->ledger()[0].in_flight, 1);
-  EXPECT_EQ(router->ledger()[0].prefill_tokens, 100);
-  EXPECT_EQ(pickers[0]->picks, 1);
-  router->first_token(decision.charge, now + seconds(1));
-  EXPECT_EQ(router->ledger()[0].prefill_tokens, 0);
+  EXPECT_EQ(router_->ledger()[0].in_flight, 1);
+  EXPECT_EQ(router_->ledger()[0].prefill_tokens, 100);
+  EXPECT_EQ(pickers_[0]->picks, 1);
+  router_->first_token(decision.charge, now_ + seconds(1));
+  EXPECT_EQ(router_->ledger()[0].prefill_tokens, 0);
   finish(decision);
-  EXPECT_EQ(router->ledger()[0].in_flight, 0);
+  EXPECT_EQ(router_->ledger()[0].in_flight, 0);
 }
 
 TEST_F(RouterTest, NoUsableReplicaIsAReject) {
-  fleet.pools.emplace_back();
+  fleet_.pools.emplace_back();
   make();
   EXPECT_EQ(decide().verdict, Decision::Verdict::kReject);
-  fleet.pools.clear();
+  fleet_.pools.clear();
   EXPECT_EQ(decide().verdict, Decision::Verdict::kReject);
-  EXPECT_EQ(router->counters().rejected, 2U);
+  EXPECT_EQ(router_->counters().rejected, 2U);
 }
 
 TEST_F(RouterTest, FailedReplicasAreExcluded) {
@@ -145,86 +146,86 @@ TEST_F(RouterTest, APoolIsChosenByPurpose) {
   add_pool(PoolPurpose::kLongGeneration, 1);
   make();
   EXPECT_EQ(route(), 0U);
-  features.prompt_tokens = 40'000;
+  features_.prompt_tokens = 40'000;
   EXPECT_EQ(route(), 2U);
-  features.prompt_tokens = 10;
-  features.max_output_tokens = 16'000;
+  features_.prompt_tokens = 10;
+  features_.max_output_tokens = 16'000;
   EXPECT_EQ(route(), 3U);
-  EXPECT_EQ(router->counters().pool_fallbacks, 0U);
+  EXPECT_EQ(router_->counters().pool_fallbacks, 0U);
 }
 
 TEST_F(RouterTest, APoolWithoutAUsableReplicaFallsBackToGeneralAndIsCounted) {
   add_pool(PoolPurpose::kGeneral, 1);
   add_pool(PoolPurpose::kLongContext, 1);
-  fleet.pools[1].usable.clear();
+  fleet_.pools[1].usable.clear();
   make();
-  features.prompt_tokens = 40'000;
+  features_.prompt_tokens = 40'000;
   Decision decision = decide();
   EXPECT_EQ(decision.order[0], 0U);
   EXPECT_TRUE(decision.pool_fallback);
-  EXPECT_EQ(router->counters().pool_fallbacks, 1U);
+  EXPECT_EQ(router_->counters().pool_fallbacks, 1U);
   finish(decision);
 }
 
 TEST_F(RouterTest, WithoutASpecialPoolNothingIsAFallback) {
   add_pool(PoolPurpose::kGeneral, 1);
   make();
-  features.prompt_tokens = 40'000;
+  features_.prompt_tokens = 40'000;
   EXPECT_EQ(route(), 0U);
-  EXPECT_EQ(router->counters().pool_fallbacks, 0U);
+  EXPECT_EQ(router_->counters().pool_fallbacks, 0U);
 }
 
 TEST_F(RouterTest, AGeneralRequestNeverGoesToASpecialPool) {
   add_pool(PoolPurpose::kGeneral, 1);
   add_pool(PoolPurpose::kLongContext, 1);
-  fleet.pools[0].usable.clear();
+  fleet_.pools[0].usable.clear();
   make();
   EXPECT_EQ(route(), kNoReplica);
 }
 
 TEST_F(RouterTest, OnlyReplicasThatServeTheModelAreCandidates) {
   add_pool(PoolPurpose::kGeneral, 3);
-  fleet.pools[0].by_model = {{"m1", {0, 2}}, {"m2", {1, 2}}};
-  fleet.pools[0].any_model = {2};
+  fleet_.pools[0].by_model = {{"m1", {0, 2}}, {"m2", {1, 2}}};
+  fleet_.pools[0].any_model = {2};
   make();
-  features.model = "m2";
+  features_.model = "m2";
   (void)route();
-  EXPECT_EQ(pickers[0]->seen, (std::vector<ReplicaIndex>{1, 2}));
-  features.model = "nobody names it";
+  EXPECT_EQ(pickers_[0]->seen, (std::vector<ReplicaIndex>{1, 2}));
+  features_.model = "nobody names it";
   EXPECT_EQ(route(), 2U);
-  features.model = "";
+  features_.model = "";
   (void)route();
-  EXPECT_EQ(pickers[0]->seen, (std::vector<ReplicaIndex>{0, 1, 2}));
+  EXPECT_EQ(pickers_[0]->seen, (std::vector<ReplicaIndex>{0, 1, 2}));
 }
 
 TEST_F(RouterTest, AResponseGoesBackToTheReplicaThatMadeIt) {
   add_pool(PoolPurpose::kGeneral, 3);
   make();
-  router->learn_response(77, 2, now);
-  features.response_id = 77;
+  router_->learn_response(77, 2, now_);
+  features_.response_id = 77;
   Decision decision = decide();
   EXPECT_EQ(decision.order[0], 2U);
   EXPECT_EQ(decision.reason, Reason::kPinned);
   finish(decision);
-  features.response_id = 78;
+  features_.response_id = 78;
   EXPECT_EQ(route(), 0U) << "an id nobody knows";
 }
 
 TEST_F(RouterTest, APinHoldsWhileItsReplicaIsUsableAndNoLonger) {
   add_pool(PoolPurpose::kGeneral, 3);
   make();
-  router->learn_response(77, 2, now);
-  features.response_id = 77;
+  router_->learn_response(77, 2, now_);
+  features_.response_id = 77;
   const std::vector<ReplicaIndex> failed = {2};
   Decision decision = decide(failed);
   EXPECT_EQ(decision.verdict, Decision::Verdict::kReject);
   EXPECT_EQ(decision.reason, Reason::kPinned) << "its conversation lives nowhere else";
-  fleet.replicas[2].usable = false;
-  std::erase(fleet.pools[0].usable, 2U);
+  fleet_.replicas[2].usable = false;
+  std::erase(fleet_.pools[0].usable, 2U);
   EXPECT_EQ(route(), 0U);
-  fleet.replicas[2].usable = true;
+  fleet_.replicas[2].usable = true;
   EXPECT_EQ(route(), 2U);
-  router->forget(2);
+  router_->forget(2);
   EXPECT_EQ(route(), 0U) << "a replica that restarted has lost its responses";
 }
 
@@ -232,34 +233,34 @@ TEST_F(RouterTest, APinReachesIntoAnyPool) {
   add_pool(PoolPurpose::kGeneral, 1);
   add_pool(PoolPurpose::kLongContext, 1);
   make();
-  router->learn_response(77, 1, now);
-  features.response_id = 77;
+  router_->learn_response(77, 1, now_);
+  features_.response_id = 77;
   Decision decision = decide();
   EXPECT_EQ(decision.order[0], 1U);
   EXPECT_EQ(decision.pool, 1U);
   finish(decision);
-  EXPECT_EQ(pickers[1]->feedbacks.size(), 1U);
+  EXPECT_EQ(pickers_[1]->feedbacks.size(), 1U);
 }
 
 TEST_F(RouterTest, WhatWasSentIsFoundAgainAndOnlyTheRestIsCharged) {
   add_pool(PoolPurpose::kGeneral, 3);
   make(true);
   const std::vector<BlockHash> chain = {11, 12, 13, 14};
-  features.blocks = chain;
-  features.block_tokens = 16;
-  features.prompt_tokens = 70;
-  features.session_key = 5;
+  features_.blocks = chain;
+  features_.block_tokens = 16;
+  features_.prompt_tokens = 70;
+  features_.session_key = 5;
   const std::vector<ReplicaIndex> not_these = {0};
   EXPECT_EQ(route(not_these), 1U) << "nobody holds it: the first";
   Decision decision = decide();
   EXPECT_EQ(decision.order[0], 1U);
   EXPECT_EQ(decision.reason, Reason::kPrefix);
   EXPECT_EQ(decision.predicted_cached_tokens, 64U);
-  EXPECT_EQ(pickers[0]->holders, 1U);
-  EXPECT_EQ(router->ledger()[1].prefill_tokens, 6);
-  EXPECT_EQ(router->ledger()[1].prompt_tokens, 70);
+  EXPECT_EQ(pickers_[0]->holders, 1U);
+  EXPECT_EQ(router_->ledger()[1].prefill_tokens, 6);
+  EXPECT_EQ(router_->ledger()[1].prompt_tokens, 70);
   finish(decision, {.cached_tokens = 48});
-  const Router::Counters::Cached& cached = router->counters().cached[0];
+  const Router::Counters::Cached& cached = router_->counters().cached[0];
   EXPECT_EQ(cached.answers, 1U);
   EXPECT_EQ(cached.predicted_tokens, 64U);
   EXPECT_EQ(cached.actual_tokens, 48U);
@@ -270,19 +271,19 @@ TEST_F(RouterTest, WhatWasSentIsFoundAgainAndOnlyTheRestIsCharged) {
 TEST_F(RouterTest, AMatchOfOneRequestIsGoneAtTheNext) {
   add_pool(PoolPurpose::kGeneral, 3);
   make(true);
-  features.prompt_tokens = 70;
+  features_.prompt_tokens = 70;
   const std::vector<BlockHash> chain = {11, 12, 13, 14};
-  features.blocks = chain;
+  features_.blocks = chain;
   const std::vector<ReplicaIndex> not_these = {0, 1};
   EXPECT_EQ(route(not_these), 2U);
   EXPECT_EQ(route(), 2U);
   const std::vector<BlockHash> other = {21, 22};
-  features.blocks = other;
+  features_.blocks = other;
   Decision decision = decide();
   EXPECT_EQ(decision.order[0], 0U);
   EXPECT_EQ(decision.predicted_cached_tokens, 0U);
   finish(decision);
-  features.blocks = {};
+  features_.blocks = {};
   EXPECT_EQ(route(), 0U) << "no blocks: no match";
 }
 
@@ -291,11 +292,11 @@ class RouterWithAPrefix : public RouterTest {
  protected:
   RouterWithAPrefix() {
     add_pool(PoolPurpose::kGeneral, 3);
-    for (BlockHash i = 0; i < 64; ++i) chain.push_back(100 + i);
-    features.blocks = chain;
-    features.prompt_tokens = 1'024;
+    for (BlockHash i = 0; i < 64; ++i) chain_.push_back(100 + i);
+    features_.blocks = chain_;
+    features_.prompt_tokens = 1'024;
     make(true);
-    EXPECT_EQ(route(not_first), 1U);
+    EXPECT_EQ(route(not_first_), 1U);
   }
 
   // Sends the prompt to replica 1, which finds so many of its tokens cached; what was predicted.
@@ -307,8 +308,8 @@ class RouterWithAPrefix : public RouterTest {
     return decision.predicted_cached_tokens;
   }
 
-  std::vector<BlockHash> chain;
-  const std::vector<ReplicaIndex> not_first = {0};
+  std::vector<BlockHash> chain_;
+  const std::vector<ReplicaIndex> not_first_ = {0};
 };
 
 TEST_F(RouterWithAPrefix, AReplicaThatNeverHitsIsChosenAsIfThereWereNoIndex) {
@@ -316,8 +317,8 @@ TEST_F(RouterWithAPrefix, AReplicaThatNeverHitsIsChosenAsIfThereWereNoIndex) {
   Decision decision = decide();
   EXPECT_EQ(decision.order[0], 0U) << "nobody is believed to hold it";
   EXPECT_EQ(decision.predicted_cached_tokens, 0U);
-  EXPECT_EQ(pickers[0]->holders, 0U);
-  EXPECT_EQ(router->ledger()[0].prefill_tokens, 1'024);
+  EXPECT_EQ(pickers_[0]->holders, 0U);
+  EXPECT_EQ(router_->ledger()[0].prefill_tokens, 1'024);
   finish(decision);
   EXPECT_EQ(send(0), 0U);
 }
@@ -342,22 +343,22 @@ TEST_F(RouterWithAPrefix, AnswersWithoutUsageChangeNothing) {
 
 TEST_F(RouterWithAPrefix, TheLastBlockOfAWholeBlockPromptIsNoError) {
   for (int i = 0; i < 10; ++i) EXPECT_EQ(send(1'008), 1'008U);
-  EXPECT_EQ(router->prefix_trust().error(1).over_tokens, 0U);
-  EXPECT_EQ(router->prefix_trust().error(1).buckets[0], 10U);
+  EXPECT_EQ(router_->prefix_trust().error(1).over_tokens, 0U);
+  EXPECT_EQ(router_->prefix_trust().error(1).buckets[0], 10U);
 }
 
 TEST_F(RouterWithAPrefix, AnEngineThatSaysItKeepsNoPrefixesIsNotBelieved) {
   Signals signals;
-  signals.observed_at = now;
+  signals.observed_at = now_;
   signals.prefix_caching = false;
-  signals.window = router->report_opened(1);
-  router->report_applied(1, signals);
+  signals.window = router_->report_opened(1);
+  router_->report_applied(1, signals);
   EXPECT_EQ(send(std::nullopt), 0U);
   signals.prefix_caching.reset();
-  signals.window = router->report_opened(1);
-  router->report_applied(1, signals);
+  signals.window = router_->report_opened(1);
+  router_->report_applied(1, signals);
   EXPECT_EQ(send(std::nullopt), 0U) << "a report that does not say leaves it at that";
-  router->forget(1);
+  router_->forget(1);
   EXPECT_EQ(send(std::nullopt), 0U) << "restarted: its cache is gone";
   EXPECT_EQ(send(std::nullopt), 1'008U);
 }
@@ -369,7 +370,7 @@ TEST_F(RouterWithAPrefix, APromptThatWasEstimatedTooLongIsNoError) {
     finish(decision, {.prompt_tokens = 512, .cached_tokens = 496});
   }
   EXPECT_EQ(send(1'008), 1'008U);
-  const Router::Counters::Cached& cached = router->counters().cached[0];
+  const Router::Counters::Cached& cached = router_->counters().cached[0];
   EXPECT_EQ(cached.predicted_tokens, 50 * 504 + 1'008U) << "in the engine's tokens";
   EXPECT_EQ(cached.missed_by_tokens, 50 * 8U);
 }
@@ -377,27 +378,27 @@ TEST_F(RouterWithAPrefix, APromptThatWasEstimatedTooLongIsNoError) {
 TEST_F(RouterWithAPrefix, TheIndexKeepsLessOfAReplicaThatKeepsMissing) {
   std::vector<BlockHash> other(4'000);
   for (BlockHash i = 0; i < other.size(); ++i) other[i] = 10'000 + i;
-  features.blocks = other;
-  features.prompt_tokens = 64'000;
+  features_.blocks = other;
+  features_.prompt_tokens = 64'000;
   const std::vector<ReplicaIndex> others = {0, 2};
   route(others);
   Signals signals;
-  signals.observed_at = now;
+  signals.observed_at = now_;
   signals.kv_capacity_tokens = 160'000;
-  signals.window = router->report_opened(1);
-  router->report_applied(1, signals);
-  EXPECT_EQ(router->index().blocks(1), 4'064U);
-  features.blocks = chain;
-  features.prompt_tokens = 1'024;
+  signals.window = router_->report_opened(1);
+  router_->report_applied(1, signals);
+  EXPECT_EQ(router_->index().blocks(1), 4'064U);
+  features_.blocks = chain_;
+  features_.prompt_tokens = 1'024;
   for (int i = 0; i < 30; ++i) send(0);
-  EXPECT_LT(router->index().blocks(1), 1'500U);
-  EXPECT_GE(router->index().blocks(1), 625U) << "a sixteenth of what it reports";
-  EXPECT_EQ(router->index().blocks(1), router->prefix_trust().capacity(1));
+  EXPECT_LT(router_->index().blocks(1), 1'500U);
+  EXPECT_GE(router_->index().blocks(1), 625U) << "a sixteenth of what it reports";
+  EXPECT_EQ(router_->index().blocks(1), router_->prefix_trust().capacity(1));
 }
 
 TEST_F(RouterWithAPrefix, ASecondCopyIsCounted) {
   EXPECT_EQ(route(), 1U);
-  const auto& replications = router->counters().replications;
+  const auto& replications = router_->counters().replications;
   EXPECT_EQ(replications[0] + replications[1], 0U) << "it went to who holds it";
   // The first prompt was nowhere before, and this one's holder is left out after it failed.
   const std::vector<ReplicaIndex> not_second = {1};
@@ -410,30 +411,30 @@ class RouterWithEvents : public RouterTest {
  protected:
   RouterWithEvents() {
     add_pool(PoolPurpose::kGeneral, 3);
-    features.prompt_tokens = 70;
-    features.blocks = chain;
-    features.exact_blocks = 4;
+    features_.prompt_tokens = 70;
+    features_.blocks = chain_;
+    features_.exact_blocks = 4;
   }
 
-  const std::vector<BlockHash> chain = {11, 12, 13, 14};
+  const std::vector<BlockHash> chain_ = {11, 12, 13, 14};
 };
 
 TEST_F(RouterWithEvents, TheEnginesWordBeatsWhatWasSent) {
   make(true);
-  EngineCaches& caches = router->engine_caches();
+  EngineCaches& caches = router_->engine_caches();
   const std::vector<ReplicaIndex> not_these = {0};
   EXPECT_EQ(route(not_these), 1U) << "believed to be cached on 1 from now on";
   caches.set_trust(1, Trust::kTrusted);
   caches.set_trust(2, Trust::kTrusted);
-  caches.store({.replica = 2}, std::nullopt, std::span(chain).first(3));
+  caches.store({.replica = 2}, std::nullopt, std::span(chain_).first(3));
   Decision decision = decide();
   EXPECT_EQ(decision.order[0], 2U) << "1 says that it holds nothing";
   EXPECT_EQ(decision.predicted_cached_tokens, 48U);
-  EXPECT_EQ(pickers[0]->holders, 1U);
+  EXPECT_EQ(pickers_[0]->holders, 1U);
   finish(decision, {.cached_tokens = 48});
-  EXPECT_EQ(router->counters().cached[0].answers, 0U);
+  EXPECT_EQ(router_->counters().cached[0].answers, 0U);
   const Router::Counters::Cached& cached =
-      router->counters().cached[static_cast<std::size_t>(Knowledge::kEvents)];
+      router_->counters().cached[static_cast<std::size_t>(Knowledge::kEvents)];
   EXPECT_EQ(cached.answers, 1U);
   EXPECT_EQ(cached.predicted_tokens, 48U);
   EXPECT_EQ(cached.actual_tokens, 48U);
@@ -444,25 +445,25 @@ TEST_F(RouterWithEvents, TheEnginesWordBeatsWhatWasSent) {
 // has the first half of it in the index, and none of it in the engine.
 TEST_F(RouterWithEvents, AnEngineFindsWholeBlocksOfItsOwn) {
   make(true);
-  EngineCaches& caches = router->engine_caches();
+  EngineCaches& caches = router_->engine_caches();
   caches.set_trust(1, Trust::kTrusted);
   const auto predicted = [&](std::size_t held, std::uint32_t prompt_tokens) {
     caches.forget_blocks(1);
-    if (held > 0) caches.store({.replica = 1}, std::nullopt, std::span(chain).first(held));
-    features.prompt_tokens = prompt_tokens;
+    if (held > 0) caches.store({.replica = 1}, std::nullopt, std::span(chain_).first(held));
+    features_.prompt_tokens = prompt_tokens;
     const std::vector<ReplicaIndex> not_these = {0, 2};
     Decision decision = decide(not_these);
     const std::uint32_t tokens = decision.predicted_cached_tokens;
     finish(decision);
-    now += seconds(60);
+    now_ += seconds(60);
     return tokens;
   };
   EXPECT_EQ(predicted(3, 70), 48U) << "the engine has not said how long its blocks are";
   Signals signals;
   signals.block_tokens = 32;
-  signals.observed_at = now;
-  signals.window = router->report_opened(1);
-  router->report_applied(1, signals);
+  signals.observed_at = now_;
+  signals.window = router_->report_opened(1);
+  router_->report_applied(1, signals);
   EXPECT_EQ(predicted(1, 70), 0U);
   EXPECT_EQ(predicted(2, 70), 32U);
   EXPECT_EQ(predicted(3, 70), 32U);
@@ -472,10 +473,10 @@ TEST_F(RouterWithEvents, AnEngineFindsWholeBlocksOfItsOwn) {
 
 TEST_F(RouterWithEvents, WithoutTrustItFallsBackToWhatWasSent) {
   make(true);
-  EngineCaches& caches = router->engine_caches();
+  EngineCaches& caches = router_->engine_caches();
   const std::vector<ReplicaIndex> not_these = {0};
   EXPECT_EQ(route(not_these), 1U);
-  caches.store({.replica = 2}, std::nullopt, chain);
+  caches.store({.replica = 2}, std::nullopt, chain_);
   caches.set_trust(1, Trust::kTrusted);
   for (const Trust trust : {Trust::kReplaying, Trust::kGap, Trust::kNone}) {
     caches.set_trust(1, trust);
@@ -484,38 +485,38 @@ TEST_F(RouterWithEvents, WithoutTrustItFallsBackToWhatWasSent) {
     EXPECT_EQ(decision.predicted_cached_tokens, 64U);
     finish(decision, {.cached_tokens = 64});
   }
-  EXPECT_EQ(router->counters().cached[0].answers, 3U);
+  EXPECT_EQ(router_->counters().cached[0].answers, 3U);
 }
 
 TEST_F(RouterWithEvents, TextIsNotLookedForInTheEnginesCaches) {
   make(true);
-  EngineCaches& caches = router->engine_caches();
+  EngineCaches& caches = router_->engine_caches();
   caches.set_trust(2, Trust::kTrusted);
-  caches.store({.replica = 2}, std::nullopt, chain);
-  features.exact_blocks = 0;
+  caches.store({.replica = 2}, std::nullopt, chain_);
+  features_.exact_blocks = 0;
   EXPECT_EQ(route(), 0U);
-  EXPECT_EQ(pickers[0]->holders, 0U);
-  features.exact_blocks = 400;  // more than there are: all
+  EXPECT_EQ(pickers_[0]->holders, 0U);
+  features_.exact_blocks = 400;  // more than there are: all
   route();
-  EXPECT_EQ(pickers[0]->holders, 2U) << "2 by its own word, 0 by what was sent";
+  EXPECT_EQ(pickers_[0]->holders, 2U) << "2 by its own word, 0 by what was sent";
 }
 
 TEST_F(RouterWithEvents, BehindTheExactBlocksWhatWasSentCountsWhereAllOfThoseAreHeld) {
   make(true);
-  EngineCaches& caches = router->engine_caches();
+  EngineCaches& caches = router_->engine_caches();
   const std::vector<ReplicaIndex> not_these = {0};
   EXPECT_EQ(route(not_these), 1U);
   caches.set_trust(1, Trust::kTrusted);
   caches.set_trust(2, Trust::kTrusted);
-  features.exact_blocks = 2;
-  caches.store({.replica = 1}, std::nullopt, std::span(chain).first(2));
-  caches.store({.replica = 2}, std::nullopt, std::span(chain).first(2));
+  features_.exact_blocks = 2;
+  caches.store({.replica = 1}, std::nullopt, std::span(chain_).first(2));
+  caches.store({.replica = 2}, std::nullopt, std::span(chain_).first(2));
   Decision decision = decide();
   EXPECT_EQ(decision.order[0], 1U);
   EXPECT_EQ(decision.predicted_cached_tokens, 64U);
   finish(decision);
-  now += seconds(60);
-  caches.remove({.replica = 1}, std::span(chain).subspan(1, 1), true);
+  now_ += seconds(60);
+  caches.remove({.replica = 1}, std::span(chain_).subspan(1, 1), true);
   decision = decide();
   EXPECT_EQ(decision.order[0], 2U);
   EXPECT_EQ(decision.predicted_cached_tokens, 32U);
@@ -525,7 +526,7 @@ TEST_F(RouterWithEvents, BehindTheExactBlocksWhatWasSentCountsWhereAllOfThoseAre
 TEST_F(RouterWithEvents, TwoRequestsOfABurstMeetAndTheExpectationEnds) {
   make(true);
   for (ReplicaIndex replica = 0; replica < 3; ++replica) {
-    router->engine_caches().set_trust(replica, Trust::kTrusted);
+    router_->engine_caches().set_trust(replica, Trust::kTrusted);
   }
   const std::vector<ReplicaIndex> not_these = {0, 1};
   EXPECT_EQ(route(not_these), 2U);
@@ -533,7 +534,7 @@ TEST_F(RouterWithEvents, TwoRequestsOfABurstMeetAndTheExpectationEnds) {
   EXPECT_EQ(decision.order[0], 2U) << "no event has come yet";
   EXPECT_EQ(decision.predicted_cached_tokens, 64U);
   finish(decision);
-  now += 2 * options.engine_caches.sent_life;
+  now_ += 2 * options_.engine_caches.sent_life;
   decision = decide();
   EXPECT_EQ(decision.order[0], 0U) << "and none ever came";
   EXPECT_EQ(decision.predicted_cached_tokens, 0U);
@@ -542,10 +543,10 @@ TEST_F(RouterWithEvents, TwoRequestsOfABurstMeetAndTheExpectationEnds) {
 
 TEST_F(RouterWithEvents, AForgottenReplicaIsNotTrusted) {
   make(true);
-  EngineCaches& caches = router->engine_caches();
+  EngineCaches& caches = router_->engine_caches();
   caches.set_trust(2, Trust::kTrusted);
-  caches.store({.replica = 2}, std::nullopt, chain);
-  router->forget(2);
+  caches.store({.replica = 2}, std::nullopt, chain_);
+  router_->forget(2);
   EXPECT_EQ(caches.trust(2), Trust::kNone);
   EXPECT_EQ(caches.blocks(), 0U);
   EXPECT_EQ(route(), 0U);
@@ -553,11 +554,11 @@ TEST_F(RouterWithEvents, AForgottenReplicaIsNotTrusted) {
 
 TEST_F(RouterWithEvents, ReplicasThatTheFleetDoesNotKnowAreNotAnswered) {
   make(true);
-  EngineCaches& caches = router->engine_caches();
+  EngineCaches& caches = router_->engine_caches();
   caches.set_trust(700, Trust::kTrusted);
-  caches.store({.replica = 700}, std::nullopt, chain);
+  caches.store({.replica = 700}, std::nullopt, chain_);
   EXPECT_EQ(route(), 0U);
-  EXPECT_EQ(pickers[0]->holders, 0U);
+  EXPECT_EQ(pickers_[0]->holders, 0U);
 }
 
 // Stands in for an index that several routers share.
@@ -577,12 +578,12 @@ class OneHolder final : public PrefixSource {
 
 TEST_F(RouterTest, APrefixSourceIsAskedAndToldInsteadOfTheOwnIndex) {
   OneHolder source;
-  options.prefixes = &source;
+  options_.prefixes = &source;
   add_pool(PoolPurpose::kGeneral, 3);
   make(true);
-  features.prompt_tokens = 70;
+  features_.prompt_tokens = 70;
   const std::vector<BlockHash> chain = {11, 12, 13, 14};
-  features.blocks = chain;
+  features_.blocks = chain;
   Decision decision = decide();
   EXPECT_EQ(decision.order[0], 2U);
   EXPECT_EQ(decision.predicted_cached_tokens, 64U);
@@ -591,29 +592,29 @@ TEST_F(RouterTest, APrefixSourceIsAskedAndToldInsteadOfTheOwnIndex) {
   EXPECT_EQ(route(not_that), 0U);
   EXPECT_EQ(source.holder, 0U);
   Signals report;
-  report.window = router->report_opened(1);
-  report.observed_at = now;
+  report.window = router_->report_opened(1);
+  report.observed_at = now_;
   report.kv_capacity_tokens = 320;
-  router->report_applied(1, report);
+  router_->report_applied(1, report);
   EXPECT_EQ(source.capacity, 20U);
-  router->forget(1);
+  router_->forget(1);
   EXPECT_EQ(source.forgotten, 1U);
-  EXPECT_EQ(router->index().blocks(), 0U);
+  EXPECT_EQ(router_->index().blocks(), 0U);
 }
 
 TEST_F(RouterTest, WhatPeersHaveOutstandingDelaysAPlainRequestsDueTime) {
-  options.initial_prefill_rate = 1'000;
+  options_.initial_prefill_rate = 1'000;
   add_pool(PoolPurpose::kGeneral, 1);
   make(false);
   const std::vector<PeerLoad> loads = {{0, 2, 2'000}};
-  router->peer_applied(0, loads);
-  features.prompt_tokens = 1'000;
+  router_->peer_applied(0, loads);
+  features_.prompt_tokens = 1'000;
   Decision decision = decide();
   std::vector<PeerLoad> told;
-  router->own_loads(now + std::chrono::milliseconds(2'999), told);
+  router_->own_loads(now_ + std::chrono::milliseconds(2'999), told);
   EXPECT_EQ(told.at(0).prefill_tokens, 1'000);
   told.clear();
-  router->own_loads(now + std::chrono::seconds(3), told);
+  router_->own_loads(now_ + std::chrono::seconds(3), told);
   EXPECT_EQ(told.at(0).prefill_tokens, 0) << "3,000 tokens at 1,000 a second";
   EXPECT_EQ(told.at(0).in_flight, 1);
   finish(decision);
@@ -623,59 +624,59 @@ TEST_F(RouterTest, APolicyWithoutBlocksLeavesTheIndexAlone) {
   add_pool(PoolPurpose::kGeneral, 2);
   make(false);
   const std::vector<BlockHash> chain = {11, 12};
-  features.blocks = chain;
+  features_.blocks = chain;
   (void)route();
-  EXPECT_EQ(router->index().blocks(), 0U);
+  EXPECT_EQ(router_->index().blocks(), 0U);
 }
 
 TEST_F(RouterTest, AReplicaThatRestartedHoldsNothing) {
   add_pool(PoolPurpose::kGeneral, 2);
   make(true);
-  features.prompt_tokens = 70;
+  features_.prompt_tokens = 70;
   const std::vector<BlockHash> chain = {11, 12, 13, 14};
-  features.blocks = chain;
+  features_.blocks = chain;
   const std::vector<ReplicaIndex> not_these = {0};
   EXPECT_EQ(route(not_these), 1U);
-  router->forget(1);
-  EXPECT_EQ(pickers[0]->forgotten, 1U);
+  router_->forget(1);
+  EXPECT_EQ(pickers_[0]->forgotten, 1U);
   EXPECT_EQ(route(), 0U);
 }
 
 // What a replica reports before it has had any request bounds what it is believed to hold.
 TEST_F(RouterTest, AReplicaIsBelievedToHoldNoMoreThanItsReportedCapacity) {
   add_pool(PoolPurpose::kGeneral, 1);
-  options.block_tokens = 64;
+  options_.block_tokens = 64;
   make(true);
-  router->report_applied(0,
-                         {.observed_at = now, .max_age = seconds(3), .kv_capacity_tokens = 6'400});
+  router_->report_applied(
+      0, {.observed_at = now_, .max_age = seconds(3), .kv_capacity_tokens = 6'400});
   std::vector<BlockHash> chain(30);
-  features.blocks = chain;
-  features.block_tokens = 64;
-  features.prompt_tokens = 30 * 64 + 1;
+  features_.blocks = chain;
+  features_.block_tokens = 64;
+  features_.prompt_tokens = 30 * 64 + 1;
   for (std::uint64_t prompt = 1; prompt <= 10; ++prompt) {
     for (std::size_t i = 0; i < chain.size(); ++i) chain[i] = prompt << 32 | i;
     (void)route();
   }
-  EXPECT_LE(router->index().blocks(0), 100U) << "6,400 tokens in blocks of 64";
-  EXPECT_GE(router->index().blocks(0), 60U);
+  EXPECT_LE(router_->index().blocks(0), 100U) << "6,400 tokens in blocks of 64";
+  EXPECT_GE(router_->index().blocks(0), 60U);
 }
 
 TEST_F(RouterTest, APlainRequestsPrefillIsDueAfterTheWorkAheadOverTheLearntRate) {
   add_pool(PoolPurpose::kGeneral, 1);
-  options.initial_prefill_rate = 1'000;
+  options_.initial_prefill_rate = 1'000;
   make();
-  features.prompt_tokens = 3'000;
+  features_.prompt_tokens = 3'000;
   Decision first = decide();
   Decision second = decide();  // 6,000 tokens at 1,000 a second
-  now = kStart + milliseconds(2'999);
-  router->report_applied(0, {.observed_at = now, .max_age = seconds(3)});
-  EXPECT_EQ(router->ledger()[0].prefill_tokens, 6'000);
-  now = kStart + milliseconds(3'000);
-  router->report_applied(0, {.observed_at = now, .max_age = seconds(3)});
-  EXPECT_EQ(router->ledger()[0].prefill_tokens, 3'000);
-  now = kStart + milliseconds(6'000);
-  router->report_applied(0, {.observed_at = now, .max_age = seconds(3)});
-  EXPECT_EQ(router->ledger()[0].prefill_tokens, 0);
+  now_ = kStart + milliseconds(2'999);
+  router_->report_applied(0, {.observed_at = now_, .max_age = seconds(3)});
+  EXPECT_EQ(router_->ledger()[0].prefill_tokens, 6'000);
+  now_ = kStart + milliseconds(3'000);
+  router_->report_applied(0, {.observed_at = now_, .max_age = seconds(3)});
+  EXPECT_EQ(router_->ledger()[0].prefill_tokens, 3'000);
+  now_ = kStart + milliseconds(6'000);
+  router_->report_applied(0, {.observed_at = now_, .max_age = seconds(3)});
+  EXPECT_EQ(router_->ledger()[0].prefill_tokens, 0);
   finish(first);
   finish(second);
 }
@@ -683,91 +684,91 @@ TEST_F(RouterTest, APlainRequestsPrefillIsDueAfterTheWorkAheadOverTheLearntRate)
 TEST_F(RouterTest, ThePrefillRateIsLearntFromStreams) {
   add_pool(PoolPurpose::kGeneral, 1);
   make();
-  EXPECT_EQ(router->prefill_rate(0), 5'000);
-  features.prompt_tokens = 2'000;
+  EXPECT_EQ(router_->prefill_rate(0), 5'000);
+  features_.prompt_tokens = 2'000;
   for (int i = 0; i < 200; ++i) {
-    features.stream = i % 2 == 0;
+    features_.stream = i % 2 == 0;
     Decision decision = decide();
     // Streams at 1,000 tokens a second; plain answers say nothing.
-    now += features.stream ? seconds(2) : seconds(50);
-    router->first_token(decision.charge, now);
+    now_ += features_.stream ? seconds(2) : seconds(50);
+    router_->first_token(decision.charge, now_);
     finish(decision);
   }
-  EXPECT_NEAR(router->prefill_rate(0), 1'000, 1e-6);
+  EXPECT_NEAR(router_->prefill_rate(0), 1'000, 1e-6);
   for (int i = 0; i < 200; ++i) {
-    features.stream = true;
+    features_.stream = true;
     Decision decision = decide();
-    now += milliseconds(200);
-    router->first_token(decision.charge, now);
+    now_ += milliseconds(200);
+    router_->first_token(decision.charge, now_);
     finish(decision);
   }
-  EXPECT_NEAR(router->prefill_rate(0), 10'000, 10) << "old samples fade";
-  router->forget(0);
-  EXPECT_EQ(router->prefill_rate(0), 5'000);
+  EXPECT_NEAR(router_->prefill_rate(0), 10'000, 10) << "old samples fade";
+  router_->forget(0);
+  EXPECT_EQ(router_->prefill_rate(0), 5'000);
 }
 
 TEST_F(RouterTest, FeedbackCarriesWhatWasBookedAndTheTimeToTheFirstToken) {
   add_pool(PoolPurpose::kGeneral, 1);
   make();
-  features.prompt_tokens = 500;
-  features.stream = true;
+  features_.prompt_tokens = 500;
+  features_.stream = true;
   Decision first = decide();
   Decision second = decide();
-  now += milliseconds(250);
-  router->first_token(second.charge, now);
-  router->first_token(second.charge, now + seconds(1));
-  ASSERT_EQ(pickers[0]->feedbacks.size(), 1U) << "once a request";
-  const Feedback& feedback = pickers[0]->feedbacks[0];
+  now_ += milliseconds(250);
+  router_->first_token(second.charge, now_);
+  router_->first_token(second.charge, now_ + seconds(1));
+  ASSERT_EQ(pickers_[0]->feedbacks.size(), 1U) << "once a request";
+  const Feedback& feedback = pickers_[0]->feedbacks[0];
   EXPECT_EQ(feedback.event, Feedback::Event::kFirstToken);
   EXPECT_EQ(feedback.ttft, milliseconds(250));
   EXPECT_EQ(feedback.work_ahead, 1'000);
   EXPECT_EQ(feedback.cost.prompt_tokens, 500U);
   finish(second, {.event = Feedback::Event::kCancelled});
   finish(first, {.event = Feedback::Event::kFailed});
-  ASSERT_EQ(pickers[0]->feedbacks.size(), 3U);
-  EXPECT_EQ(pickers[0]->feedbacks[1].event, Feedback::Event::kCancelled);
-  EXPECT_EQ(pickers[0]->feedbacks[2].event, Feedback::Event::kFailed);
+  ASSERT_EQ(pickers_[0]->feedbacks.size(), 3U);
+  EXPECT_EQ(pickers_[0]->feedbacks[1].event, Feedback::Event::kCancelled);
+  EXPECT_EQ(pickers_[0]->feedbacks[2].event, Feedback::Event::kFailed);
 }
 
 TEST_F(RouterTest, PlainAnswersGiveNoTimeToFirstToken) {
   add_pool(PoolPurpose::kGeneral, 1);
   make();
   Decision decision = decide();
-  router->first_token(decision.charge, now + seconds(9));
+  router_->first_token(decision.charge, now_ + seconds(9));
   finish(decision);
-  ASSERT_EQ(pickers[0]->feedbacks.size(), 1U);
-  EXPECT_EQ(pickers[0]->feedbacks[0].event, Feedback::Event::kFinished);
+  ASSERT_EQ(pickers_[0]->feedbacks.size(), 1U);
+  EXPECT_EQ(pickers_[0]->feedbacks[0].event, Feedback::Event::kFinished);
 }
 
 TEST_F(RouterTest, OddReportsBecomeUnknownAndNeverNumbers) {
   make();
-  Signals odd{.observed_at = now, .max_age = seconds(3)};
+  Signals odd{.observed_at = now_, .max_age = seconds(3)};
   odd.kv_usage = -0.5F;
   odd.waiting = -1;
   odd.running = std::numeric_limits<float>::infinity();
   odd.prefix_hit_rate = 40;
-  router->report_applied(3, odd);
-  EXPECT_FALSE(router->signals(3).knows_kv(now));
-  EXPECT_FALSE(router->signals(3).knows_waiting(now));
-  EXPECT_TRUE(std::isnan(router->signals(3).running));
-  EXPECT_TRUE(std::isnan(router->signals(3).prefix_hit_rate));
+  router_->report_applied(3, odd);
+  EXPECT_FALSE(router_->signals(3).knows_kv(now_));
+  EXPECT_FALSE(router_->signals(3).knows_waiting(now_));
+  EXPECT_TRUE(std::isnan(router_->signals(3).running));
+  EXPECT_TRUE(std::isnan(router_->signals(3).prefix_hit_rate));
   odd.kv_usage = 1.0001F;
-  router->report_applied(3, odd);
-  EXPECT_EQ(router->signals(3).kv_usage, 1.0F);
-  EXPECT_FALSE(router->signals(9).fresh(now)) << "of a replica that never reported";
+  router_->report_applied(3, odd);
+  EXPECT_EQ(router_->signals(3).kv_usage, 1.0F);
+  EXPECT_FALSE(router_->signals(9).fresh(now_)) << "of a replica that never reported";
 }
 
 TEST_F(RouterTest, AReportAskedForEarlierNeverReplacesOneAskedForLater) {
   make();
-  Signals early{.observed_at = now, .max_age = seconds(3)};
+  Signals early{.observed_at = now_, .max_age = seconds(3)};
   Signals late = early;
-  early.window = router->report_opened(0);
-  late.window = router->report_opened(0);
+  early.window = router_->report_opened(0);
+  late.window = router_->report_opened(0);
   early.waiting = 1;
   late.waiting = 2;
-  router->report_applied(0, late);
-  router->report_applied(0, early);
-  EXPECT_EQ(router->signals(0).waiting, 2);
+  router_->report_applied(0, late);
+  router_->report_applied(0, early);
+  EXPECT_EQ(router_->signals(0).waiting, 2);
 }
 
 TEST_F(RouterTest, EveryDecisionIsCountedByItsReason) {
@@ -776,10 +777,10 @@ TEST_F(RouterTest, EveryDecisionIsCountedByItsReason) {
   (void)route();
   const std::vector<ReplicaIndex> one = {0};
   (void)route(one);
-  router->learn_response(5, 1, now);
-  features.response_id = 5;
+  router_->learn_response(5, 1, now_);
+  features_.response_id = 5;
   (void)route();
-  const auto& counts = router->counters().decisions;
+  const auto& counts = router_->counters().decisions;
   EXPECT_EQ(counts[static_cast<std::size_t>(Reason::kPolicy)], 1U);
   EXPECT_EQ(counts[static_cast<std::size_t>(Reason::kOnlyOne)], 1U);
   EXPECT_EQ(counts[static_cast<std::size_t>(Reason::kPinned)], 1U);

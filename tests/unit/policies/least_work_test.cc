@@ -270,44 +270,44 @@ class Speeds : public testing::Test {
       for (const double factor : factors) {
         const std::int64_t work = 100 + static_cast<std::int64_t>(rng.below(5'000));
         const double noise = 0.8 + 0.4 * rng.unit();
-        const Context context = pool.context();
-        scorer.picked(context, replica);
-        scorer.feedback(
+        const Context context = pool_.context();
+        scorer_.picked(context, replica);
+        scorer_.feedback(
             {.event = Feedback::Event::kFirstToken,
              .replica = replica,
              .work_ahead = work,
              .ttft = from_seconds(factor * noise * 50e-6 * (400 + static_cast<double>(work))),
-             .now = pool.now});
+             .now = pool_.now});
         ++replica;
       }
     }
   }
   double slowness(ReplicaIndex replica) {
-    return scorer.slowness(replica, pool.context().replicas[replica].weight);
+    return scorer_.slowness(replica, pool_.context().replicas[replica].weight);
   }
 
-  PoolBuilder pool;
-  LeastWork scorer{LeastWork::Options{}};
+  PoolBuilder pool_;
+  LeastWork scorer_{LeastWork::Options{}};
 };
 
 TEST_F(Speeds, AnEqualFleetStaysAtOneWhateverItsSpeed) {
-  pool.add_uniform(5);
+  pool_.add_uniform(5);
   learn({7, 7.5, 6.5, 8, 7}, 100);
   for (ReplicaIndex i = 0; i < 5; ++i) EXPECT_DOUBLE_EQ(slowness(i), 1.0) << "the dead band";
 }
 
 TEST_F(Speeds, AReplicaAtAThirdOfTheSpeedIsFoundOut) {
-  pool.add_uniform(5);
+  pool_.add_uniform(5);
   learn({1, 1, 3, 1, 1}, 200);
   EXPECT_NEAR(slowness(2), 3.0, 0.4);
   EXPECT_DOUBLE_EQ(slowness(0), 1.0);
-  scorer.forget(2);
+  scorer_.forget(2);
   EXPECT_DOUBLE_EQ(slowness(2), 1.0) << "a restarted replica may be another";
 }
 
 TEST_F(Speeds, StartAtOneOverWeightUntilLearnt) {
-  pool.add("small", {.weight = 0.5});
-  pool.add("big", {.weight = 4});
+  pool_.add("small", {.weight = 0.5});
+  pool_.add("big", {.weight = 4});
   EXPECT_DOUBLE_EQ(slowness(0), 2);
   EXPECT_DOUBLE_EQ(slowness(1), 0.25);
   learn({1, 1}, 10);
@@ -315,7 +315,7 @@ TEST_F(Speeds, StartAtOneOverWeightUntilLearnt) {
 }
 
 TEST_F(Speeds, LearntAndConfiguredSpeedsAreOnOneScale) {
-  pool.add_uniform(4, {.weight = 2});
+  pool_.add_uniform(4, {.weight = 2});
   learn({1, 1, 1}, 100);  // the fourth has had no stream yet
   EXPECT_DOUBLE_EQ(slowness(0), 0.5);
   EXPECT_DOUBLE_EQ(slowness(3), 0.5);
@@ -323,19 +323,19 @@ TEST_F(Speeds, LearntAndConfiguredSpeedsAreOnOneScale) {
 
 TEST_F(Speeds, SlowerReplicasGetLessWork) {
   const auto policy = make_policy("least_work");
-  pool.add_uniform(2, {.kv = 0.1, .waiting = 0});
-  pool.features.prompt_tokens = 500;
+  pool_.add_uniform(2, {.kv = 0.1, .waiting = 0});
+  pool_.features.prompt_tokens = 500;
   for (int i = 0; i < 300; ++i) {
-    const Context context = pool.context();
+    const Context context = pool_.context();
     const auto replica = static_cast<ReplicaIndex>(i % 3 == 0);
     policy->picked(context, replica);
     policy->feedback({.event = Feedback::Event::kFirstToken,
                       .replica = replica,
                       .work_ahead = 1'600,
                       .ttft = milliseconds(replica == 1 ? 300 : 100),
-                      .now = pool.now});
+                      .now = pool_.now});
   }
-  const auto counts = pool.burst(*policy, 100);
+  const auto counts = pool_.burst(*policy, 100);
   EXPECT_GT(counts.at("r0"), 2 * counts.at("r1"));
 }
 

@@ -170,7 +170,8 @@ TEST(ScenarioFile, WhatCannotHoldTogetherIsRefused) {
   EXPECT_THAT(error_of("replicas: []\n"), HasSubstr("lists none"));
   EXPECT_THAT(error_of("workload:\n  turns: geometric\n  turns_mean: 0.5\n"),
               HasSubstr("s.yaml:3: workload.turns_mean: is 0.5, and the geometric law needs"));
-  EXPECT_EQ(load("workload: {turns: lognormal, turns_mean: 0.5}\n").scenario.workload.turns_mean, 0.5);
+  EXPECT_EQ(load("workload: {turns: lognormal, turns_mean: 0.5}\n").scenario.workload.turns_mean,
+            0.5);
   EXPECT_THAT(error_of("replicas: [{count: 8192}, {count: 1}]\n"),
               HasSubstr("s.yaml:1: replicas[1].count: makes more than 8192 replicas in all"));
   EXPECT_THAT(error_of("workload: {document_low: 9000, document_high: 10}\n"),
@@ -302,6 +303,9 @@ TEST(ScenarioFile, KeysThatChangeNothingAreRefused) {
 }
 
 TEST(ScenarioFile, KeysThatCountForAnArmOrAreSwitchedOffAreNot) {
+  const char* const closed_loop_beside_a_trace =
+      "arrivals: {kind: trace, trace: x}\nworkload: {output: {median: 9}}\n"
+      "measure: {requests: 9, closed_loop_users: 4}\n";
   for (const char* const text :
        {"preset: ref70\nsegregated: true\n", "segregated: false\n",
         "balancers: {exchange_s: 0, event_delay_s: 0}\n",
@@ -309,8 +313,7 @@ TEST(ScenarioFile, KeysThatCountForAnArmOrAreSwitchedOffAreNot) {
         "balancers: {event_delay_s: 1}\narms: [{policy: random, index: exact}]\n",
         "preset: set_a\nsegregated: true\narrivals: {kind: closed, users: 9}\n",
         "workload: {document_share: 0, document_low: 9, system_prompts: 0, system_zipf: 2}\n",
-        "arrivals: {kind: trace, trace: x}\nworkload: {output: {median: 9}}\n"
-        "measure: {requests: 9, closed_loop_users: 4}\n"}) {
+        closed_loop_beside_a_trace}) {
     EXPECT_EQ(error_with(text, {}), "") << text;
   }
   EXPECT_EQ(error_with("arrivals: {rate: 9}\nworkload: {think_s: 3}\n", {.trace = "x.csv"}), "")
