@@ -576,9 +576,10 @@ faults:
 
 )";
   out +=
-      "Each must change something: who dies lives, who restarts has died, `slows` has its `factor`, "
-      "and all\ncome before the arrivals end. When those of a trace or of a closed loop end is known "
-      "after the run: then\n`faults_missed` counts what came later, and a note says so.\n\n";
+      "Each must change something: who dies lives, who restarts has died, `slows` has its "
+      "`factor`, and all\ncome before the arrivals end. When those of a trace or of a closed loop "
+      "end is known after the run: then\n`faults_missed` counts what came later, and a note says "
+      "so.\n\n";
   append_rows(fault_keys(), FaultSpec{}, out);
   out += R"(
 ## Arms
