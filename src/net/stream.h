@@ -6,7 +6,6 @@
 #include <system_error>
 
 #include "base/intrusive.h"
-#include "net/asio.h"
 #include "net/poller.h"
 
 namespace pointsman {
@@ -26,17 +25,16 @@ struct IoResult {
   [[nodiscard]] bool ok() const { return status == Status::kOk; }
 };
 
-// One TCP connection, used by readiness: ask to be told once that it can be read or written, then
-// move bytes with read() and write(), which never block. No buffer belongs to a waiting stream, so
-// ten thousand silent ones cost nothing but their sockets.
+// Bytes to and from one peer, used by readiness: ask to be told once that they can be read or
+// written, then move them with read() and write(), which never block. No buffer belongs to a
+// waiting stream, so ten thousand silent ones cost nothing but their sockets.
 //
-// This is the seam for TLS: a stream that encrypts offers the same calls.
-//
-// One cache line: thousands of silent streams are in no cache when they wake.
+// What carries the bytes is the derived class's matter: a socket (net/socket_stream.h), or one of
+// the streams of a connection that has several.
 //
 // Held by IntrusivePtr. The owner calls close() or detach() before it goes, and hears nothing after
 // that. For one reactor's thread only.
-class alignas(64) Stream final : public RefCounted<Stream>, public Poller::Source {
+class Stream : public Poller::Source, public RefCounted<Stream> {
  public:
   // Who is told. Both may be called with nothing to read or write.
   class Events {
@@ -48,17 +46,8 @@ class alignas(64) Stream final : public RefCounted<Stream>, public Poller::Sourc
     ~Events() = default;
   };
 
-  explicit Stream(Poller& poller) : poller_(poller) {}
-  // Takes a connected, non-blocking socket.
-  Stream(Poller& poller, int socket);
-
   void attach(Events& events) { events_ = &events; }
   void detach() { events_ = nullptr; }
-
-  // Starts to connect; want_write() then tells when it is decided, and connect_error() how.
-  // An error here is immediate: no route, no descriptor.
-  std::error_code connect(const asio::ip::tcp::endpoint& endpoint);
-  [[nodiscard]] std::error_code connect_error() const;
 
   // One notice to come, never from within the call; asking again while one is to come does nothing.
   // An ended or broken connection counts as readable and writable.
@@ -70,39 +59,43 @@ class alignas(64) Stream final : public RefCounted<Stream>, public Poller::Sourc
   // The other side sends no more, or the connection is broken; seen before the end is read.
   [[nodiscard]] bool ended() const { return ended_; }
 
-  IoResult read(char* to, std::size_t size);
-  // Writes `first`, then `second`, as far as the socket takes them.
-  IoResult write(std::string_view first, std::string_view second = {});
+  virtual IoResult read(char* to, std::size_t size) = 0;
+  // Writes `first`, then `second`, as far as they are taken.
+  virtual IoResult write(std::string_view first, std::string_view second = {}) = 0;
 
-  void shutdown_send();
+  virtual void shutdown_send() = 0;
   // Closes; what was written is still delivered.
-  void close();
-  // Closes with RST: the other side cannot take it for a good end.
-  void reset();
-  [[nodiscard]] bool open() const { return socket_ >= 0; }
-  [[nodiscard]] int socket() const { return socket_; }
+  virtual void close() = 0;
+  // Closes so that the other side cannot take it for a good end.
+  virtual void reset() = 0;
+  [[nodiscard]] bool open() const { return open_; }
 
- private:
-  friend class RefCounted<Stream>;
+ protected:
+  explicit Stream(Poller& poller) : poller_(poller) {}
+  virtual ~Stream() = default;
 
-  ~Stream() { close(); }
-  void on_unreferenced() { delete this; }
-  void on_ready(std::uint32_t events) override;
-  std::error_code watch();
+  // Gives the notices that are wanted and due.
+  void tell();
 
-  Poller& poller_;
-  Events* events_ = nullptr;
-  int socket_ = -1;
-  bool read_wanted_ = false;
-  bool write_wanted_ = false;
-  bool end_wanted_ = false;
-  // What the edges seen so far say, less what read() and write() found since.
+  // What is known of the connection, less what read() and write() found since. Kept by the derived
+  // class; these stand here, and first, so that a socket's stream fits into one cache line.
+  bool open_ = false;
   bool readable_ = false;
   bool writable_ = false;
   bool ended_ = false;  // no further edge may come: it stays readable until the end is read
-};
 
-static_assert(sizeof(Stream) == 64);
+ private:
+  friend class RefCounted<Stream>;
+  void on_unreferenced() { delete this; }
+
+  bool read_wanted_ = false;
+  bool write_wanted_ = false;
+  bool end_wanted_ = false;
+
+ protected:
+  Poller& poller_;
+  Events* events_ = nullptr;
+};
 
 using StreamPtr = IntrusivePtr<Stream>;
 

@@ -30,7 +30,7 @@ void detect_dead_host(int socket, Duration unacknowledged) {
 
 UpstreamConnection::UpstreamConnection(UpstreamPool& pool, std::uint32_t target)
     : pool_(pool),
-      stream_(new Stream(pool.reactor_.poller())),
+      stream_(new SocketStream(pool.reactor_.poller())),
       target_(target),
       idle_timer_([this] {
         if (idle_) pool_.remove_idle(*this);

@@ -9,7 +9,7 @@
 #include "base/intrusive.h"
 #include "base/time.h"
 #include "net/reactor.h"
-#include "net/stream.h"
+#include "net/socket_stream.h"
 
 namespace pointsman {
 
@@ -23,6 +23,8 @@ class UpstreamConnection final : public Stream::Events, public ListLink<Upstream
   ~UpstreamConnection();
 
   [[nodiscard]] Stream& stream() { return *stream_; }
+  // Once the stream has told that it is decided: how connecting ended.
+  [[nodiscard]] std::error_code connect_error() const { return stream_->connect_error(); }
   [[nodiscard]] std::uint32_t target() const { return target_; }
   // It has carried an exchange before: the replica may have closed it just now, and a request that
   // finds it closed says nothing about the replica.
@@ -34,7 +36,7 @@ class UpstreamConnection final : public Stream::Events, public ListLink<Upstream
   void on_writable() override {}
 
   UpstreamPool& pool_;
-  StreamPtr stream_;
+  IntrusivePtr<SocketStream> stream_;
   const std::uint32_t target_;
   bool reused_ = false;
   bool idle_ = false;

@@ -14,10 +14,10 @@ constexpr Duration kLinger = std::chrono::seconds(2);
 
 }  // namespace
 
-ClientConnection::ClientConnection(ProxyShard& shard, int socket,
+ClientConnection::ClientConnection(ProxyShard& shard, StreamPtr stream,
                                    const asio::ip::tcp::endpoint& client)
     : shard_(shard),
-      stream_(new Stream(shard.reactor().poller(), socket)),
+      stream_(std::move(stream)),
       client_(client),
       input_(shard.blocks()),
       timer_([this] { on_timeout(); }),

@@ -32,7 +32,7 @@ class alignas(64) ClientConnection final : public RefCounted<ClientConnection>,
                                            public Stream::Events,
                                            public ListLink<ClientConnection> {
  public:
-  ClientConnection(ProxyShard& shard, int socket, const asio::ip::tcp::endpoint& client);
+  ClientConnection(ProxyShard& shard, StreamPtr stream, const asio::ip::tcp::endpoint& client);
 
   void start();
 

@@ -115,7 +115,7 @@ void Exchange::note_connect_error(const std::error_code& error) {
 }
 
 void Exchange::on_connected() {
-  const std::error_code error = upstream_->stream().connect_error();
+  const std::error_code error = upstream_->connect_error();
   if (!error) return send_request();
   note_connect_error(error);
   drop_upstream();

@@ -4,6 +4,8 @@
 #include <random>
 #include <utility>
 
+#include "net/socket_stream.h"
+
 namespace pointsman {
 namespace {
 
@@ -97,7 +99,8 @@ void ProxyShard::flush_logs() {
 // --- connections ---------------------------------------------------------------------------------
 
 void ProxyShard::accepted(int socket, const asio::ip::tcp::endpoint& client) {
-  auto* const connection = new ClientConnection(*this, socket, client);
+  auto* const connection =
+      new ClientConnection(*this, StreamPtr(new SocketStream(reactor_.poller(), socket)), client);
   connection->add_reference();  // given back in connection_closed()
   connections_.push_back(*connection);
   ++connection_count_;

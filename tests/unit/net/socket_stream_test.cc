@@ -1,4 +1,4 @@
-#include "net/stream.h"
+#include "net/socket_stream.h"
 
 #include <cerrno>
 #include <functional>
@@ -35,13 +35,13 @@ struct End final : Stream::Events {
   std::function<void()> when_readable;
 };
 
-class StreamTest : public ::testing::Test {
+class SocketStreamTest : public ::testing::Test {
  protected:
-  StreamTest() {
+  SocketStreamTest() {
     int both[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, both), 0);
-    a_ = std::make_unique<End>(StreamPtr(new Stream(poller_, both[0])));
-    b_ = std::make_unique<End>(StreamPtr(new Stream(poller_, both[1])));
+    a_ = std::make_unique<End>(StreamPtr(new SocketStream(poller_, both[0])));
+    b_ = std::make_unique<End>(StreamPtr(new SocketStream(poller_, both[1])));
     turn();  // the sockets' first edges
   }
   void turn() { poller_.wait(0); }
@@ -58,7 +58,7 @@ class StreamTest : public ::testing::Test {
   IoResult last_;
 };
 
-TEST_F(StreamTest, TellsOnceWhenItIsAskedTo) {
+TEST_F(SocketStreamTest, TellsOnceWhenItIsAskedTo) {
   a_->stream->write("one");
   turn();
   EXPECT_EQ(b_->readable, 0);
@@ -77,7 +77,7 @@ TEST_F(StreamTest, TellsOnceWhenItIsAskedTo) {
   EXPECT_EQ(b_->readable, 2);
 }
 
-TEST_F(StreamTest, TellsAgainOfWhatAReadLeft) {
+TEST_F(SocketStreamTest, TellsAgainOfWhatAReadLeft) {
   a_->stream->write("abcdef");
   for (const char* part : {"ab", "cd", "ef"}) {
     b_->stream->want_read();
@@ -93,7 +93,7 @@ TEST_F(StreamTest, TellsAgainOfWhatAReadLeft) {
 }
 
 // The end comes with the last bytes, in one edge: the read that takes the bytes is short.
-TEST_F(StreamTest, AnEndThatComesWithTheLastBytesIsNotMissed) {
+TEST_F(SocketStreamTest, AnEndThatComesWithTheLastBytesIsNotMissed) {
   a_->stream->write("last");
   a_->stream->shutdown_send();
   b_->stream->want_read();
@@ -107,7 +107,7 @@ TEST_F(StreamTest, AnEndThatComesWithTheLastBytesIsNotMissed) {
 }
 
 // For an owner that has no room for what comes before the end.
-TEST_F(StreamTest, TellsOfAnEndBehindUnreadBytes) {
+TEST_F(SocketStreamTest, TellsOfAnEndBehindUnreadBytes) {
   a_->stream->write("unread");
   b_->stream->want_end();
   turn();
@@ -124,7 +124,7 @@ TEST_F(StreamTest, TellsOfAnEndBehindUnreadBytes) {
   EXPECT_EQ(read(*b_, 100), "unread");
 }
 
-TEST_F(StreamTest, TellsWhenItCanBeWrittenAgain) {
+TEST_F(SocketStreamTest, TellsWhenItCanBeWrittenAgain) {
   const std::string much(1 << 20, 'x');
   while (a_->stream->write(much).ok()) {
   }
@@ -137,7 +137,7 @@ TEST_F(StreamTest, TellsWhenItCanBeWrittenAgain) {
   EXPECT_EQ(a_->writable, 1);
 }
 
-TEST_F(StreamTest, ItsOwnerMayGoWhileOthersOfTheSameRoundAreTold) {
+TEST_F(SocketStreamTest, ItsOwnerMayGoWhileOthersOfTheSameRoundAreTold) {
   a_->stream->write("x");
   b_->stream->write("x");
   a_->stream->want_read();
@@ -174,11 +174,12 @@ TEST_F(Connecting, AcceptedAndOpenedSocketsSendSmallWritesAtOnce) {
   reactor_.run();
   ASSERT_GE(accepted, 0);
   // A host that acknowledges nothing is noticed after that time, a silent engine never.
+  const int connected = static_cast<SocketStream&>(opened->stream()).socket();
   int unacknowledged = 0;
   socklen_t length = sizeof(int);
-  ::getsockopt(opened->stream().socket(), IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged, &length);
+  ::getsockopt(connected, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacknowledged, &length);
   EXPECT_EQ(unacknowledged, 30'000);
-  for (const int socket : {accepted, opened->stream().socket()}) {
+  for (const int socket : {accepted, connected}) {
     int no_delay = 0;
     int keepalive = 0;
     socklen_t size = sizeof(int);
@@ -198,8 +199,8 @@ TEST_F(Connecting, ARefusedConnectionSaysSo) {
     ASSERT_TRUE(listener.listen().ok());
     port = listener.port();
   }
-  StreamPtr stream(new Stream(reactor_.poller()));
-  End end(stream);
+  const IntrusivePtr<SocketStream> stream(new SocketStream(reactor_.poller()));
+  End end{StreamPtr(stream.get())};
   const std::error_code error = stream->connect({asio::ip::address_v4::loopback(), port});
   if (!error) {
     stream->want_write();
