@@ -70,7 +70,10 @@ Replica::Replica(Reactor& reactor, ReplicaOptions options)
   });
 }
 
-Replica::~Replica() = default;
+// Before what it holds of answers goes: one that is merely forgotten would be answered 500.
+Replica::~Replica() {
+  server_.cut_all();
+}
 
 Result<void> Replica::listen(std::string_view address, std::uint16_t port) {
   address_ = address;

@@ -1,5 +1,6 @@
 #include "replica/replica.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -438,6 +439,17 @@ TEST(ReplicaState, KillResetsEveryConnection) {
   client.read_until("\"role\"");
   replica.with([](Replica& r) { r.kill(); });
   client.read_to_end();
+  EXPECT_EQ(client.last_error(), std::errc::connection_reset);
+}
+
+TEST(Replica, WhatRunsWhenItEndsIsCutAndNotAnswered) {
+  std::optional<ServedReplica> replica(std::in_place);
+  RawClient client(replica->port());
+  client.send(post(kChat, chat("hi", R"("max_tokens":4000)")));
+  ASSERT_TRUE(eventually(
+      [&] { return replica->with([](const Replica& r) { return r.stats().in_flight; }) == 1; }));
+  replica.reset();
+  EXPECT_EQ(client.read_to_end(), "");
   EXPECT_EQ(client.last_error(), std::errc::connection_reset);
 }
 
