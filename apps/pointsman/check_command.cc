@@ -113,6 +113,9 @@ void run_check(const CheckFlags& flags) {
   }
   std::vector<std::string> warnings = config_warnings(loaded->config, seen);
   for (std::string& own : own_port_warnings(loaded->config)) warnings.push_back(std::move(own));
+  for (std::string& doubt : certificate_warnings(loaded->config)) {
+    warnings.push_back(std::move(doubt));
+  }
   for (std::string doubt : {log_doubt("log.access", loaded->config.log.access),
                             log_doubt("decision_log.path", loaded->config.decision_log.path)}) {
     if (!doubt.empty()) warnings.push_back(std::move(doubt));

@@ -9,6 +9,8 @@
 #include "http/url.h"
 #include "listen_address.h"
 #include "net/asio.h"
+#include "net/tls_context.h"
+#include "serve_options.h"
 #include "signals/engine_metrics.h"
 
 namespace pointsman {
@@ -95,6 +97,15 @@ Result<void> apply_replicas(const std::vector<std::string>& urls, LoadedConfig& 
   return {};
 }
 
+Result<void> check_listen_tls(const LoadedConfig& loaded) {
+  const Result<std::unique_ptr<TlsServer>> server = tls_server(loaded.config);
+  if (server) return {};
+  const std::string& message = server.error().message;
+  const auto origin = loaded.origins.find(message.substr(0, message.find(':')));
+  return Error{server.error().kind,
+               (origin == loaded.origins.end() ? std::string() : origin->second + ": ") + message};
+}
+
 void append_options(const OptionMap& options, std::string& text) {
   for (std::size_t i = 0; i < options.size(); ++i) {
     text += (i == 0 ? " (" : ", ") + options[i].first + ": " + to_text(options[i].second);
@@ -153,7 +164,7 @@ Result<LoadedConfig> effective_config(const ConfigFlags& flags, const Registry& 
         apply("--decision-log", "decision_log.path", flags.decision_log, loaded),
         apply("--threads", "threads", flags.threads, loaded),
         apply_policy(flags.policy, registry, loaded), apply_replicas(flags.replicas, loaded),
-        validate_config(loaded)}) {
+        validate_config(loaded), check_listen_tls(loaded)}) {
     if (!outcome) return outcome.error();
   }
   return loaded;
@@ -187,6 +198,15 @@ std::vector<std::string> own_port_warnings(const Config& config) {
                          config.listen + "): requests would go round in circles");
     }
   }
+  return warnings;
+}
+
+std::vector<std::string> certificate_warnings(const Config& config) {
+  std::vector<std::string> warnings;
+  const Result<std::unique_ptr<TlsServer>> server = tls_server(config);
+  if (!server || *server == nullptr) return warnings;
+  const std::string doubt = (*server)->doubt();
+  if (!doubt.empty()) warnings.push_back("listen_tls.certificate: " + doubt);
   return warnings;
 }
 

@@ -34,6 +34,9 @@ Result<LoadedConfig> effective_config(const ConfigFlags& flags, const Registry& 
 // A warning for each replica that is this router's own data port.
 std::vector<std::string> own_port_warnings(const Config& config);
 
+// A warning for each certificate of ours that clients or replicas may not accept.
+std::vector<std::string> certificate_warnings(const Config& config);
+
 // "least_kv", "least_work (choices: 2)", "stages: …".
 std::string policy_text(const PolicySpec& spec);
 

@@ -12,6 +12,7 @@
 
 #include "admin/admin_site.h"
 #include "base/json_writer.h"
+#include "certificate_watch.h"
 #include "commands.h"
 #include "config_flags.h"
 #include "feeds/feeds.h"
@@ -100,6 +101,7 @@ class Serve {
         metrics_(threads_),
         orca_(router_, config().signals.interval),
         signals_(housekeeping_.io(), SIGINT, SIGTERM),
+        hangups_(housekeeping_.io(), SIGHUP),
         last_resort_([this] { housekeeping_.stop(); }) {
     if (std::optional<KvEventFeed::Options> events = kv_event_options(config(), seed_)) {
       kv_events_ = std::make_unique<KvEventFeed>(fleet_, router_, token_chain_, std::move(*events));
@@ -122,6 +124,7 @@ class Serve {
     open_decision_log();
     start_kv_events();
     load_tokenizers();
+    load_certificates();
     start_proxy();
     feeds_ = std::make_unique<Feeds>(
         housekeeping_, resolver_, fleet_, router_, feeds_options(config(), seed_),
@@ -131,6 +134,7 @@ class Serve {
     open_site(config().observe, false, observe_server_, "observe");
     feeds_->when_probed(std::chrono::seconds(1), [this] { open_data_port(); });
     wait_for_signal();
+    wait_for_hangup();
     housekeeping_.run();
 
     // From here on only this thread runs what is left.
@@ -195,6 +199,16 @@ class Serve {
     models_ = std::move(*models);
   }
 
+  void load_certificates() {
+    Result<std::unique_ptr<TlsServer>> server = tls_server(config());
+    if (!server) fail(server.error().message);
+    tls_ = std::move(*server);
+    certificate_watch_ = std::make_unique<CertificateWatch>(
+        housekeeping_, [this](const std::function<void(const std::string&, TlsContext&)>& look) {
+          if (tls_) look("listen_tls", *tls_);
+        });
+  }
+
   // Binds the data port, so that a port in use is told before anything else happens.
   void start_proxy() {
     ProxyOptions options = proxy_options(config(), seed_);
@@ -209,6 +223,7 @@ class Serve {
                                    .activity = activity_,
                                    .resolver = resolver_,
                                    .metrics = metrics_,
+                                   .tls = tls_.get(),
                                    .access_log = access_log_.get(),
                                    .decision_log = decision_log_.get(),
                                    .append_models = {},
@@ -237,7 +252,8 @@ class Serve {
     const Result<void> started = proxy_->start();
     if (!started) fail("listen: " + started.error().message + in_use_remedy("listen"));
     serving_ = true;
-    std::printf("listening on http://%s\n", authority_of(listen_address_, proxy_->port()).c_str());
+    std::printf("listening on %s://%s\n", tls_ ? "https" : "http",
+                authority_of(listen_address_, proxy_->port()).c_str());
     std::fflush(stdout);
   }
 
@@ -309,6 +325,16 @@ class Serve {
     });
   }
 
+  // Files that are read again when they change are read again now.
+  void wait_for_hangup() {
+    hangups_.async_wait([this](std::error_code error, int) {
+      if (error) return;
+      log_info("SIGHUP: certificates are read again");
+      certificate_watch_->read_now();
+      wait_for_hangup();
+    });
+  }
+
   // The first signal drains, the second cuts.
   void on_signal() {
     if (!serving_) {
@@ -343,8 +369,11 @@ class Serve {
   std::unique_ptr<DecisionLog> decision_log_;
   Reactor housekeeping_;
   asio::signal_set signals_;
+  asio::signal_set hangups_;
   Timer last_resort_;
   Resolver resolver_;
+  std::unique_ptr<TlsServer> tls_;
+  std::unique_ptr<CertificateWatch> certificate_watch_;
   std::unique_ptr<ProxyServer> proxy_;
   std::unique_ptr<Feeds> feeds_;
   std::unique_ptr<HttpServer> admin_server_;
@@ -366,6 +395,7 @@ void run_serve(const ConfigFlags& flags) {
   install_log_sink(*level);
   for (const std::string& warning : config_warnings(loaded->config)) log_warning(warning);
   for (const std::string& warning : own_port_warnings(loaded->config)) log_warning(warning);
+  for (const std::string& warning : certificate_warnings(loaded->config)) log_warning(warning);
 
   give_memory_back();
   raise_descriptor_limit();

@@ -152,6 +152,19 @@ ProxyOptions proxy_options(const Config& config, std::uint64_t seed) {
   return options;
 }
 
+Result<std::unique_ptr<TlsServer>> tls_server(const Config& config) {
+  const ListenTlsConfig& tls = config.listen_tls;
+  if (tls.certificate.empty()) return std::unique_ptr<TlsServer>();
+  TlsServer::Options options;
+  options.files = {.certificate = tls.certificate, .key = tls.key, .ca = tls.client_ca};
+  options.only_13 = tls.min_version == "1.3";
+  Result<std::unique_ptr<TlsServer>> server = TlsServer::load(std::move(options));
+  if (server) return server;
+  const std::string& message = server.error().message;
+  return Error{server.error().kind,
+               (message.starts_with("ca:") ? "listen_tls.client_" : "listen_tls.") + message};
+}
+
 PoolPurpose pool_purpose(const std::string& word) {
   if (word == "long_context") return PoolPurpose::kLongContext;
   if (word == "long_generation") return PoolPurpose::kLongGeneration;

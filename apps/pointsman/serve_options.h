@@ -11,6 +11,7 @@
 #include "features/prompt_models.h"
 #include "feeds/feeds.h"
 #include "feeds/kv_event_feed.h"
+#include "net/tls_context.h"
 #include "proxy/proxy_options.h"
 #include "runtime/fleet.h"
 #include "runtime/health.h"
@@ -29,6 +30,8 @@ namespace pointsman {
                                                                    std::uint64_t seed);
 // `threads` and the address of `listen` are filled in by the caller.
 [[nodiscard]] ProxyOptions proxy_options(const Config& config, std::uint64_t seed);
+// TLS of the data port; null: it speaks plain HTTP. Errors begin with the key at fault.
+[[nodiscard]] Result<std::unique_ptr<TlsServer>> tls_server(const Config& config);
 // Reads the tokenizers of the configuration; takes up to a second for each. An error names the
 // entry. Null: there are none.
 [[nodiscard]] Result<std::unique_ptr<PromptModels>> prompt_models(const Config& config,

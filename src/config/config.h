@@ -174,6 +174,14 @@ struct PathsConfig {
   std::vector<std::string> refused = {"/v1/load_lora_adapter", "/v1/unload_lora_adapter"};
 };
 
+// TLS on the data port.
+struct ListenTlsConfig {
+  std::string certificate;          // PEM file, with its chain; empty: the port speaks plain HTTP
+  std::string key;                  // PEM file; empty: in the certificate's
+  std::string client_ca;            // PEM file; empty: clients need no certificate
+  std::string min_version = "1.2";  // 1.2 | 1.3
+};
+
 struct AdminConfig {
   std::string key;                 // secret; empty: none, allowed on loopback only
   std::vector<std::string> hosts;  // Host names accepted besides addresses and localhost
@@ -220,6 +228,7 @@ struct Config {
   KvEventsConfig kv_events;
   ResponsesConfig responses;
   PathsConfig paths;
+  ListenTlsConfig listen_tls;
   AdminConfig admin_access;
   LogConfig log;
   DecisionLogConfig decision_log;

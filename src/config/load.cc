@@ -446,6 +446,11 @@ Result<void> validate_config(const LoadedConfig& loaded) {
                        "' is reachable from other machines, so admin_access.key must be set (or "
                        "listen on 127.0.0.1; `observe` shows metrics without a key)");
   }
+  if (config.listen_tls.certificate.empty() &&
+      !(config.listen_tls.key.empty() && config.listen_tls.client_ca.empty())) {
+    fault(config.listen_tls.key.empty() ? "listen_tls.client_ca" : "listen_tls.key",
+          "is of no use without listen_tls.certificate");
+  }
   if (config.kv_events.endpoint_port != 0 && !config.kv_events.bind.empty()) {
     fault(
         "kv_events.bind",

@@ -56,6 +56,9 @@ bool is_reject_or_forward(const std::string& text) {
 bool is_file_or_off(const std::string& text) {
   return text == "off" || text.find_first_of("./") != std::string::npos;
 }
+bool is_tls_version(const std::string& text) {
+  return text == "1.2" || text == "1.3";
+}
 bool is_zmq_endpoint(const std::string& text) {
   return text.empty() || text.starts_with("tcp://") || text.starts_with("ipc://");
 }
@@ -296,6 +299,19 @@ std::vector<Key<Config>> make_config_keys() {
            "Exceptions to those: engines' admin paths. This program's own (/v1/signals, "
            "/v1/replicas, /v1/config) are never passed on.");
 
+  SectionKeys<Config, ListenTlsConfig>(table, "listen_tls.",
+                                       [](Config& c) -> ListenTlsConfig& { return c.listen_tls; })
+      .add("certificate", &ListenTlsConfig::certificate, "file", "PEM", &any_text,
+           "The certificate, with those that lead to its root behind it. With it, `listen` speaks "
+           "TLS and nothing else.")
+      .add("key", &ListenTlsConfig::key, "file", "PEM, without a passphrase", &any_text,
+           "The certificate's key. Empty: it is in the same file.")
+      .add("client_ca", &ListenTlsConfig::client_ca, "file", "PEM", &any_text,
+           "Clients must show a certificate that one of these has signed (mTLS). Empty: they need "
+           "none.")
+      .add("min_version", &ListenTlsConfig::min_version, "word", "1.2 | 1.3", &is_tls_version,
+           "The oldest version of TLS that is spoken.");
+
   SectionKeys<Config, AdminConfig>(table, "admin_access.",
                                    [](Config& c) -> AdminConfig& { return c.admin_access; })
       .add("key", &AdminConfig::key, "secret", kSecretRule, &is_secret,
@@ -378,7 +394,7 @@ std::vector<Key<TokenizerConfig>> make_tokenizer_keys() {
   return table;
 }
 
-constexpr std::array<Section, 16> kSections = {{
+constexpr std::array<Section, 17> kSections = {{
     {"segregation", "From where a request belongs in a pool of its own."},
     {"saturation",
      "Where a replica counts as saturated: others are preferred, nothing is refused for it."},
@@ -394,6 +410,7 @@ constexpr std::array<Section, 16> kSections = {{
      "The engines' own word on what their caches hold, see [kv_events.md](kv_events.md)."},
     {"responses", "Which replica made which stored response, for requests that continue it."},
     {"paths", "What is passed on to replicas."},
+    {"listen_tls", "TLS on the data port, see [tls.md](tls.md)."},
     {"admin_access", "Who may use the admin port."},
     {"log", "What is written down."},
     {"decision_log",

@@ -45,6 +45,7 @@ void Poller::remove(Source& source) {
 }
 
 void Poller::wait(std::int64_t milliseconds) {
+  ++round_;
   const int limit =
       soon_.empty() ? static_cast<int>(std::clamp<std::int64_t>(milliseconds, 0, 60'000)) : 0;
   const int got = ::epoll_wait(epoll_, events_.data(), static_cast<int>(events_.size()), limit);

@@ -44,6 +44,9 @@ class Poller {
   // Waits for at most so long and tells the sources. Less than a millisecond of wait is rounded up.
   void wait(std::int64_t milliseconds);
 
+  // Counts the calls of wait().
+  [[nodiscard]] std::uint64_t round() const { return round_; }
+
   // Ends a wait, now or the next one. Thread-safe.
   void wake();
 
@@ -57,6 +60,7 @@ class Poller {
   std::array<epoll_event, 256> events_{};
   int told_ = 0;  // of events_, the one being told
   int count_ = 0;
+  std::uint64_t round_ = 0;
 };
 
 }  // namespace pointsman

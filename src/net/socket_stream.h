@@ -11,10 +11,10 @@
 
 namespace pointsman {
 
-// One TCP connection. reset() closes with RST.
+// One TCP connection. reset() closes with RST. net/tls_stream.h lays TLS over it.
 //
 // One cache line: thousands of silent streams are in no cache when they wake.
-class alignas(64) SocketStream final : public Stream {
+class alignas(64) SocketStream : public Stream {
  public:
   explicit SocketStream(Poller& poller) : Stream(poller) {}
   // Takes a connected, non-blocking socket.
@@ -23,7 +23,7 @@ class alignas(64) SocketStream final : public Stream {
   // Starts to connect; want_write() then tells when it is decided, and connect_error() how.
   // An error here is immediate: no route, no descriptor.
   std::error_code connect(const asio::ip::tcp::endpoint& endpoint);
-  [[nodiscard]] std::error_code connect_error() const;
+  [[nodiscard]] virtual std::error_code connect_error() const;
 
   IoResult read(char* to, std::size_t size) override;
   IoResult write(std::string_view first, std::string_view second = {}) override;
@@ -33,8 +33,10 @@ class alignas(64) SocketStream final : public Stream {
 
   [[nodiscard]] int socket() const { return socket_; }
 
- private:
+ protected:
   ~SocketStream() override { SocketStream::close(); }
+
+ private:
   void on_ready(std::uint32_t events) override;
   std::error_code watch();
 

@@ -13,6 +13,7 @@
 #include "features/prompt_models.h"
 #include "net/reactor.h"
 #include "net/resolver.h"
+#include "net/tls_context.h"
 #include "proxy/proxy_options.h"
 #include "runtime/fleet.h"
 #include "runtime/replica_activity.h"
@@ -31,6 +32,7 @@ struct ProxyDependencies {
   ReplicaActivity& activity;
   Resolver& resolver;
   ProxyMetrics& metrics;
+  TlsServer* tls = nullptr;             // null: the port speaks plain HTTP
   AccessLog* access_log = nullptr;      // null: none
   DecisionLog* decision_log = nullptr;  // null: none
 

@@ -49,6 +49,13 @@ ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index, const Clock& cloc
       }) {
   // From here on the reactor waits in its poller.
   static_cast<void>(reactor_.poller());
+  if (shared.deps.tls != nullptr) {
+    tls_arrivals_ = std::make_unique<TlsArrivals>(
+        reactor_, *shared.deps.tls, metrics_, shared.options.timeouts.client_head,
+        [this](const IntrusivePtr<TlsStream>& stream, const asio::ip::tcp::endpoint& client) {
+          serve(StreamPtr(stream.get()), client);
+        });
+  }
 }
 
 ProxyShard::~ProxyShard() {
@@ -99,13 +106,17 @@ void ProxyShard::flush_logs() {
 // --- connections ---------------------------------------------------------------------------------
 
 void ProxyShard::accepted(int socket, const asio::ip::tcp::endpoint& client) {
-  auto* const connection =
-      new ClientConnection(*this, StreamPtr(new SocketStream(reactor_.poller(), socket)), client);
+  metrics_.client_connections_opened.add();
+  if (tls_arrivals_) return tls_arrivals_->add(socket, client);
+  serve(StreamPtr(new SocketStream(reactor_.poller(), socket)), client);
+}
+
+void ProxyShard::serve(StreamPtr stream, const asio::ip::tcp::endpoint& client) {
+  auto* const connection = new ClientConnection(*this, std::move(stream), client);
   connection->add_reference();  // given back in connection_closed()
   connections_.push_back(*connection);
   ++connection_count_;
   metrics_.client_connections.add();
-  metrics_.client_connections_opened.add();
   connection->start();
 }
 
@@ -140,6 +151,7 @@ void ProxyShard::leave() {
   leaving_ = true;
   shared_.closing_idle.store(true, std::memory_order_relaxed);
   listener_.close();
+  if (tls_arrivals_) tls_arrivals_->close();
   upstreams_.drop_all();
   reactor_.arm(drain_timer_, shared_.options.timeouts.shutdown_grace);
   close_idle_connections();
@@ -147,6 +159,7 @@ void ProxyShard::leave() {
 }
 
 void ProxyShard::cut_everything() {
+  if (tls_arrivals_) tls_arrivals_->close();
   connections_.for_each_safely([](ClientConnection& connection) {
     const IntrusivePtr<ClientConnection> alive(&connection);
     if (connection.serving()) connection.exchange()->cut_for_shutdown();

@@ -27,6 +27,7 @@
 #include "proxy/proxy_server.h"
 #include "proxy/request_body.h"
 #include "proxy/retry_rules.h"
+#include "proxy/tls_arrivals.h"
 #include "proxy/token_pool.h"
 
 namespace pointsman {
@@ -150,6 +151,7 @@ class ProxyShard {
 
  private:
   void accepted(int socket, const asio::ip::tcp::endpoint& client);
+  void serve(StreamPtr stream, const asio::ip::tcp::endpoint& client);
   void tick();
   void flush_logs();
   void leave();
@@ -190,6 +192,7 @@ class ProxyShard {
   bool drained_ = false;
   Timer tick_timer_;
   Timer drain_timer_;
+  std::unique_ptr<TlsArrivals> tls_arrivals_;  // null: the port speaks plain HTTP
   Listener listener_;
 };
 

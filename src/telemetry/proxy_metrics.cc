@@ -204,6 +204,13 @@ void ProxyMetrics::write(Exposition& out) const {
         "Open connections of clients on the data port.");
   counter("pointsman_client_connections_opened_total", &Shard::client_connections_opened,
           "Connections accepted on the data port.");
+  out.family("pointsman_tls_handshakes_total", Type::kCounter,
+             "TLS handshakes with clients that ended well, by whether a session from before went "
+             "on.");
+  out.sample({{"session", "new"}}, sum(&Shard::tls_full));
+  out.sample({{"session", "resumed"}}, sum(&Shard::tls_resumed));
+  by_word("pointsman_tls_handshakes_failed_total", "reason", &Shard::tls_failures,
+          "TLS handshakes with clients that failed, by why.");
   gauge("pointsman_upstream_connections", &Shard::upstream_connections,
         "Open connections to replicas, idle ones included.");
   counter("pointsman_upstream_connections_opened_total", &Shard::upstream_connections_opened,

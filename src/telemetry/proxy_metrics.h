@@ -129,6 +129,10 @@ class ProxyMetrics {
     Counter upstream_connections_opened;
     Counter upstream_connections_reused;
 
+    Counter tls_full;          // handshakes with clients
+    Counter tls_resumed;       // of a session from before
+    WordCounter tls_failures;  // by why, in one word
+
     Counter upgrades;         // websocket and the like, passed through
     Counter internal_errors;  // broken invariants: defects of this program
   };

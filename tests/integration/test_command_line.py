@@ -7,6 +7,7 @@ import socket
 import subprocess
 
 import pytest
+from support.certificates import Authority
 from support.processes import POINTSMAN, ROOT, Listening, until
 from support.router import Router
 from support.wire import Client, Replica
@@ -114,7 +115,12 @@ BLOCKS = [
 @pytest.mark.parametrize("block", BLOCKS)
 def test_every_configuration_in_the_documents_is_valid(block, tmp_path):
     path = tmp_path / "p.yaml"
-    path.write_text(block)
+    if "/etc/pointsman/" in block:
+        authority = Authority(tmp_path)
+        for name, made in {"tls": authority.server(), "client": authority.client()}.items():
+            made.certificate.rename(tmp_path / f"{name}.crt")
+            made.key.rename(tmp_path / f"{name}.key")
+    path.write_text(block.replace("/etc/pointsman/", f"{tmp_path}/"))
     result = run("check", path)
     assert result.returncode == 0, result.stderr
 
