@@ -31,8 +31,7 @@ Exchange::Exchange(ProxyShard& shard)
     : shard_(shard),
       timer_([this] { on_timeout(); }),
       request_parser_(shard.options().limits.head),
-      body_(shard.shared().body_memory, shard.metrics().held_body_bytes,
-            shard.options().limits.max_body),
+      body_(shard.body_blocks(), shard.options().limits.max_body),
       response_parser_(shard.options().limits.head),
       hold_timer_([this] { on_head_hold_over(); }) {}
 

@@ -33,6 +33,7 @@ ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index, const Clock& cloc
                         ? nullptr
                         : std::make_unique<DecisionLog::Writer>(*shared.deps.decision_log)),
       reactor_(clock),
+      body_blocks_(shared.body_memory, metrics_.held_body_bytes),
       read_buffer_(new char[kReadBuffer]),
       rng_(random_seed()),
       request_reader_({.block_bytes = shared.options.block_bytes,
@@ -83,6 +84,7 @@ void ProxyShard::tick() {
   metrics_.upstream_connections.add(static_cast<std::int64_t>(open) -
                                     static_cast<std::int64_t>(upstreams_counted_));
   upstreams_counted_ = open;
+  body_blocks_.age();
   if (body_scratch_.capacity() > kUsualScratch) std::string().swap(body_scratch_);
   reactor_.arm(tick_timer_, kTick);
 }

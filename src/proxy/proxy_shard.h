@@ -101,6 +101,7 @@ class ProxyShard {
   [[nodiscard]] AccessLog::Writer* access_log() { return access_log_.get(); }
   [[nodiscard]] DecisionLog::Writer* decision_log() { return decision_log_.get(); }
   [[nodiscard]] BlockPool& blocks() { return blocks_; }
+  [[nodiscard]] BodyBlocks& body_blocks() { return body_blocks_; }
   [[nodiscard]] UpstreamPool& upstreams() { return upstreams_; }
   [[nodiscard]] ChatRequestReader& request_reader() { return request_reader_; }
   [[nodiscard]] AnswerReader& answer_reader() { return answer_reader_; }
@@ -164,6 +165,7 @@ class ProxyShard {
   std::unique_ptr<DecisionLog::Writer> decision_log_;
   Reactor reactor_;
   BlockPool blocks_;
+  BodyBlocks body_blocks_;
   std::unique_ptr<char[]> read_buffer_;
   std::string scratch_;
   std::string body_scratch_;

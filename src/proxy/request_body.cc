@@ -13,13 +13,8 @@ void RequestBody::start(const RequestHead& head) {
 }
 
 void RequestBody::release_memory() {
-  if (own_ != nullptr) {
-    memory_.give_back(capacity_);
-    held_bytes_.sub(static_cast<std::int64_t>(capacity_));
-    std::free(own_);
-    own_ = nullptr;
-  }
-  size_ = capacity_ = excess_ = 0;
+  blocks_.give_back(own_);
+  size_ = excess_ = 0;
 }
 
 void RequestBody::reset() {
@@ -53,17 +48,17 @@ RequestBody::Progress RequestBody::advance_in_place(std::string_view in, std::si
   }
   const std::string_view seen = in.substr(0, size_);
   const std::size_t wanted = std::max<std::size_t>(seen.size() * 2, 256 * 1024);
-  if (!grow_to(chunked_ ? wanted : std::min<std::size_t>(wanted, length_))) {
+  if (!blocks_.grow(own_, chunked_ ? wanted : std::min<std::size_t>(wanted, length_))) {
     held_ = false;
     return Progress::kTooLarge;
   }
-  std::memcpy(own_, seen.data(), seen.size());
+  std::memcpy(own_.data, seen.data(), seen.size());
   moved_ = true;
   return Progress::kNeedMore;
 }
 
 RequestBody::Progress RequestBody::advance_moved(std::size_t count) {
-  const std::size_t taken = follow({own_ + size_, count});
+  const std::size_t taken = follow({own_.data + size_, count});
   size_ += taken;
   excess_ = count - taken;
   if (progress() != Progress::kNeedMore || room() > 0) return progress();
@@ -71,7 +66,7 @@ RequestBody::Progress RequestBody::advance_moved(std::size_t count) {
 }
 
 RequestBody::Progress RequestBody::grow() {
-  std::size_t wanted = capacity_ * 2;
+  std::size_t wanted = own_.capacity * 2;
   if (!chunked_) {
     wanted = std::min<std::size_t>(wanted, length_);
   } else if (chunks_.payload_bytes() > max_held_ || size_ > 2 * max_held_) {
@@ -79,26 +74,11 @@ RequestBody::Progress RequestBody::grow() {
     held_ = false;
     return Progress::kTooLarge;
   }
-  if (!grow_to(wanted)) {
+  if (!blocks_.grow(own_, wanted)) {
     held_ = false;
     return Progress::kTooLarge;
   }
   return Progress::kNeedMore;
-}
-
-bool RequestBody::grow_to(std::size_t capacity) {
-  const std::size_t more = capacity - capacity_;
-  if (!memory_.take(more)) return false;
-  // Large blocks grow by moving pages, not bytes.
-  void* const larger = std::realloc(own_, capacity + kReadPadding);
-  if (larger == nullptr) {
-    memory_.give_back(more);
-    return false;
-  }
-  held_bytes_.add(static_cast<std::int64_t>(more));
-  own_ = static_cast<char*>(larger);
-  capacity_ = capacity;
-  return true;
 }
 
 std::string_view RequestBody::payload(std::string_view in, std::string& scratch) const {

@@ -1,36 +1,17 @@
 #pragma once
 
-#include <atomic>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "http/chunk_scanner.h"
 #include "http/head.h"
+#include "proxy/body_blocks.h"
 #include "proxy/input_buffer.h"
-#include "telemetry/metrics.h"
 
 namespace pointsman {
-
-// Memory for request bodies that are held, all of them together. Thread-safe.
-class BodyMemory {
- public:
-  explicit BodyMemory(std::size_t limit) : limit_(limit) {}
-
-  [[nodiscard]] bool take(std::size_t bytes) {
-    if (used_.fetch_add(bytes, std::memory_order_relaxed) + bytes <= limit_) return true;
-    give_back(bytes);
-    return false;
-  }
-  void give_back(std::size_t bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
-  [[nodiscard]] std::size_t used() const { return used_.load(std::memory_order_relaxed); }
-
- private:
-  const std::size_t limit_;
-  std::atomic<std::size_t> used_{0};
-};
 
 // The body of one request as it comes in: follows its framing, and holds its bytes, framing
 // included, so that they can be read for features and sent again on a retry.
@@ -48,9 +29,7 @@ class RequestBody {
     kBad,       // broken framing; the connection must be closed
   };
 
-  // `held`: the thread's count of what is taken from `memory`.
-  RequestBody(BodyMemory& memory, Gauge& held, std::size_t max_held)
-      : memory_(memory), held_bytes_(held), max_held_(max_held) {}
+  RequestBody(BodyBlocks& blocks, std::size_t max_held) : blocks_(blocks), max_held_(max_held) {}
   ~RequestBody() { reset(); }
   RequestBody(const RequestBody&) = delete;
   RequestBody& operator=(const RequestBody&) = delete;
@@ -66,13 +45,16 @@ class RequestBody {
 
   // Memory of its own, with at least one byte of room at tail().
   [[nodiscard]] bool moved() const { return moved_; }
-  [[nodiscard]] char* tail() { return own_ + size_; }
-  [[nodiscard]] std::size_t room() const { return capacity_ - size_; }
+  [[nodiscard]] char* tail() { return own_.data + size_; }
+  [[nodiscard]] std::size_t room() const {
+    const std::size_t room = own_.capacity - size_;
+    return chunked_ ? room : static_cast<std::size_t>(std::min<std::uint64_t>(room, left_));
+  }
   // `count` bytes were read to tail(). Bytes behind the body's end are left in excess().
   Progress advance_moved(std::size_t count);
   // Bytes of the next request that were read to tail(); valid until the next call of anything.
   [[nodiscard]] std::string_view excess() const {
-    return excess_ == 0 ? std::string_view() : std::string_view(own_ + size_, excess_);
+    return excess_ == 0 ? std::string_view() : std::string_view(own_.data + size_, excess_);
   }
 
   // Follows bytes that are streamed through; returns how many belong to the body.
@@ -80,7 +62,7 @@ class RequestBody {
 
   // The body's bytes seen so far, with their framing; `in` as for advance_in_place().
   [[nodiscard]] std::string_view raw(std::string_view in) const {
-    return moved_ ? std::string_view(own_, size_) : in.substr(0, size_);
+    return moved_ ? std::string_view(own_.data, size_) : in.substr(0, size_);
   }
   // The same without chunk framing: a view where there is none, else a copy in `scratch`. At least
   // kReadPadding readable bytes follow.
@@ -98,13 +80,11 @@ class RequestBody {
 
  private:
   Progress grow();
-  [[nodiscard]] bool grow_to(std::size_t capacity);
   Progress progress() const {
     return bad() ? Progress::kBad : complete_ ? Progress::kComplete : Progress::kNeedMore;
   }
 
-  BodyMemory& memory_;
-  Gauge& held_bytes_;
+  BodyBlocks& blocks_;
   const std::size_t max_held_;
   ChunkScanner chunks_{ChunkScanner::Trailers::kNoHeadFields};
   std::uint64_t length_ = 0;
@@ -113,9 +93,8 @@ class RequestBody {
   bool complete_ = true;
   bool held_ = true;
   bool moved_ = false;
-  char* own_ = nullptr;
+  BodyBlocks::Block own_;
   std::size_t size_ = 0;
-  std::size_t capacity_ = 0;  // of own_, without padding
   std::size_t excess_ = 0;
 };
 

@@ -16,6 +16,7 @@ using Progress = RequestBody::Progress;
 class RequestBodyTest : public ::testing::Test {
  protected:
   void start(const std::string& framing) {
+    parser_.reset();
     text_ = "POST /v1/x HTTP/1.1\r\nHost: a\r\n" + framing + "\r\n\r\n";
     ASSERT_EQ(parser_.parse(text_).status, HeadResult::kDone);
     body_.start(parser_.head());
@@ -42,7 +43,8 @@ class RequestBodyTest : public ::testing::Test {
 
   BodyMemory memory_{std::size_t{10} << 20};
   Gauge held_;
-  RequestBody body_{memory_, held_, std::size_t{1} << 20};
+  BodyBlocks blocks_{memory_, held_};
+  RequestBody body_{blocks_, std::size_t{1} << 20};
   RequestHeadParser parser_;
   std::string text_;
   std::string in_;
@@ -136,12 +138,49 @@ TEST_F(RequestBodyTest, AChunkedBodyOverTheLimitIsNotHeldEither) {
 
 TEST_F(RequestBodyTest, WithoutMemoryForItABodyStreamsThrough) {
   BodyMemory little(100'000);
-  RequestBody body(little, held_, std::size_t{1} << 20);
+  BodyBlocks blocks(little, held_);
+  RequestBody body(blocks, std::size_t{1} << 20);
   start("Content-Length: 500000");
   body.start(parser_.head());
   const std::string first(16'384, 'x');
   EXPECT_EQ(body.advance_in_place(first, 0), Progress::kTooLarge);
   EXPECT_EQ(little.used(), 0);
+}
+
+TEST_F(RequestBodyTest, ABlockThatWasGivenBackServesTheNextBodyAndTakesNothingBehindIt) {
+  start("Content-Length: 900000");
+  EXPECT_EQ(feed(std::string(900'000, 'x'), 16'384, 64'000), Progress::kComplete);
+  const char* const block = body_.raw(in_).data();
+  body_.reset();
+  EXPECT_EQ(memory_.used(), 0);
+  in_.clear();
+  start("Content-Length: 300000");
+  const std::string next = std::string(300'000, 'y') + "GET /";
+  EXPECT_EQ(feed(next, 16'384, 64'000), Progress::kComplete);
+  EXPECT_EQ(body_.raw(in_).data(), block);
+  EXPECT_EQ(body_.raw(in_), next.substr(0, 300'000));
+  EXPECT_TRUE(body_.excess().empty());
+  // What a body has the use of counts whole.
+  EXPECT_GE(memory_.used(), 900'000);
+  EXPECT_EQ(held_.value(), static_cast<std::int64_t>(memory_.used()));
+}
+
+TEST_F(RequestBodyTest, SpareBlocksAreBoundedAndGoWhenNobodyTakesThem) {
+  std::vector<BodyBlocks::Block> blocks(10);
+  for (BodyBlocks::Block& block : blocks) {
+    ASSERT_TRUE(blocks_.grow(block, BodyBlocks::kLargestSpare));
+  }
+  EXPECT_EQ(memory_.used(), 10 * BodyBlocks::kLargestSpare);
+  for (BodyBlocks::Block& block : blocks) blocks_.give_back(block);
+  EXPECT_EQ(memory_.used(), 0);
+  EXPECT_EQ(blocks_.spare_bytes(), BodyBlocks::kMaxSpare);
+  BodyBlocks::Block taken;
+  ASSERT_TRUE(blocks_.grow(taken, 1));
+  blocks_.give_back(taken);
+  blocks_.age();
+  EXPECT_EQ(blocks_.spare_bytes(), BodyBlocks::kMaxSpare);
+  blocks_.age();
+  EXPECT_EQ(blocks_.spare_bytes(), 0);
 }
 
 TEST_F(RequestBodyTest, BrokenChunksAreBad) {
