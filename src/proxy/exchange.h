@@ -182,7 +182,7 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   bool write_client_head(std::string& out);
   void send_head_and(std::string_view body);
   void forward(std::string_view bytes);
-  void observe(std::string_view payload);
+  void observed(int outputs);
   [[nodiscard]] bool answer_is_good() const;
   void first_byte_of_other();
   void learn_response(TimePoint now);

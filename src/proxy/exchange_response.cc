@@ -151,8 +151,9 @@ bool Exchange::may_be_retried(int status) {
 
 // --- the body ------------------------------------------------------------------------------------
 
-void Exchange::observe(std::string_view payload) {
-  const int outputs = observer_.take(payload, shard_.answer_reader());
+// What has come at once counts as having come at one time, however many chunks it is in. `outputs`:
+// how many events of output ended in it.
+void Exchange::observed(int outputs) {
   if (!event_stream_ && !facts_.stream) {
     if (rule_.api == Api::kOther && !first_token_seen_ && answer_is_good()) first_byte_of_other();
     return;
@@ -174,7 +175,7 @@ void Exchange::observe(std::string_view payload) {
   }
   if (outputs == 0 || !event_stream_) return;
   const Duration each = (now - last_output_at_) / outputs;
-  for (int i = 0; i < outputs; ++i) shard_.metrics().itl.observe(each);
+  shard_.metrics().itl.observe(each, static_cast<std::uint64_t>(outputs));
   last_output_at_ = now;
 }
 
@@ -216,8 +217,14 @@ void Exchange::learn_usage() {
 }
 
 void Exchange::take_body(std::string_view in) {
-  const ResponseBody::Taken taken = response_body_.take(
-      in, shard_.body_scratch(), [this](std::string_view payload) { observe(payload); });
+  int outputs = 0;
+  bool any = false;
+  const ResponseBody::Taken taken =
+      response_body_.take(in, shard_.body_scratch(), [&](std::string_view payload) {
+        outputs += observer_.take(payload, shard_.answer_reader());
+        any = true;
+      });
+  if (any) observed(outputs);
   if (taken.consumed < in.size()) reuse_upstream_ = false;
   if (response_body_.bad()) {
     if (head_sent_) {

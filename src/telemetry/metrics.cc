@@ -48,11 +48,12 @@ HistogramValue& HistogramValue::operator+=(const HistogramValue& other) {
   return *this;
 }
 
-void Histogram::observe(Duration value) {
+void Histogram::observe(Duration value, std::uint64_t times) {
   const double seconds = std::max(0.0, to_seconds(value));
   const auto bound = std::lower_bound(bounds_.begin(), bounds_.end(), seconds);
-  buckets_[static_cast<std::size_t>(bound - bounds_.begin())].add();
-  sum_.store(sum_.load(std::memory_order_relaxed) + seconds, std::memory_order_relaxed);
+  buckets_[static_cast<std::size_t>(bound - bounds_.begin())].add(times);
+  sum_.store(sum_.load(std::memory_order_relaxed) + static_cast<double>(times) * seconds,
+             std::memory_order_relaxed);
 }
 
 HistogramValue Histogram::value() const {

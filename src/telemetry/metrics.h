@@ -82,7 +82,7 @@ class Histogram {
  public:
   explicit Histogram(std::span<const double, kHistogramBounds> bounds) : bounds_(bounds) {}
 
-  void observe(Duration value);
+  void observe(Duration value, std::uint64_t times = 1);
   [[nodiscard]] HistogramValue value() const;
   [[nodiscard]] std::span<const double, kHistogramBounds> bounds() const { return bounds_; }
 

@@ -1,11 +1,14 @@
 // Streams of events: what is held back, what is never changed, and how they are cut.
 
+#include <algorithm>
 #include <atomic>
 #include <semaphore>
 #include <string>
 
 #include "http/chunk_scanner.h"
+#include "http/head_writer.h"
 #include "support/proxy_test.h"
+#include "support/stepped_proxy.h"
 #include "support/test_data.h"
 
 namespace pointsman::test {
@@ -297,6 +300,51 @@ TEST_F(Stream, TheWholeMayLastLongerThanAnyLimit) {
   enough = true;
   asked.release();
   EXPECT_EQ(client_->read_until("0\r\n\r\n"), "0\r\n\r\n");
+}
+
+// However a replica frames them: between two reads so much time has gone by, divided by what came.
+TEST(EventsThatComeAtOnce, ShareTheTimeSinceTheOneBefore) {
+  constexpr std::string_view kEvent =
+      "data: {\"choices\":[{\"index\":0,\"text\":\" a\",\"finish_reason\":null}]}\n\n";
+  const auto framed = [](std::string_view data) {
+    std::string chunk;
+    append_chunk(chunk, data);
+    return chunk;
+  };
+  const std::string together = std::string(kEvent) + std::string(kEvent);
+  const std::string apart = framed(kEvent) + framed(kEvent);
+  for (const std::string& two : {framed(together), apart}) {
+    StepListener listener;
+    SteppedProxy proxy;
+    proxy.add(listener.port());
+    StepSocket client = proxy.client();
+    StepSocket replica;
+    client.send(post("/v1/completions", R"({"prompt":"x","stream":true})"));
+    ASSERT_TRUE(proxy.asked(listener, replica));
+    replica.send(
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+        "Transfer-Encoding: chunked\r\n\r\n" +
+        framed(kEvent));
+    const auto seen = [&](std::size_t events) {
+      return proxy.until([&] {
+        client.receive();
+        std::size_t found = 0;
+        for (std::size_t at = 0; (at = client.in().find("data:", at)) != std::string::npos; ++at) {
+          ++found;
+        }
+        return found == events;
+      });
+    };
+    ASSERT_TRUE(seen(1));
+    proxy.advance(std::chrono::milliseconds(80));
+    replica.send(two);
+    ASSERT_TRUE(seen(3));
+    const HistogramValue itl = proxy.metrics().itl.value();
+    EXPECT_EQ(itl.count(), 2);
+    EXPECT_NEAR(itl.sum, 0.08, 1e-9);
+    // Both lie in the bucket of 40 ms.
+    EXPECT_EQ(std::ranges::count(itl.buckets, 2), 1);
+  }
 }
 
 }  // namespace
