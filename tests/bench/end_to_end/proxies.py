@@ -307,6 +307,10 @@ class Proxy:
             self._process.kill()
             self._process.wait()
 
+    @property
+    def pid(self):
+        return self._process.pid
+
     def alive(self):
         return self._process.poll() is None
 
