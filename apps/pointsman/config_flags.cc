@@ -19,12 +19,6 @@ namespace {
 Result<void> check_url(std::string_view url) {
   const Result<ReplicaUrl> parsed = parse_replica_url(url);
   if (!parsed) return parsed.error();
-  if (parsed->https) {
-    return Error{ErrorKind::kClient,
-                 "'" + std::string(url) +
-                     "': TLS to replicas is not supported yet; use an http:// address, or put a "
-                     "proxy that ends TLS on the replica's host"};
-  }
   return {};
 }
 
@@ -106,6 +100,32 @@ Result<void> check_listen_tls(const LoadedConfig& loaded) {
                (origin == loaded.origins.end() ? std::string() : origin->second + ": ") + message};
 }
 
+Result<void> check_replica_tls(const LoadedConfig& loaded) {
+  const Config& config = loaded.config;
+  TlsClients tls;
+  std::string text;
+  for (std::size_t i = 0; i < config.pools.size(); ++i) {
+    const std::string prefix =
+        loaded.origins.contains("pools") ? "pools[" + std::to_string(i) + "]." : std::string();
+    for (std::size_t j = 0; j < config.pools[i].replicas.size(); ++j) {
+      const ReplicaConfig& replica = config.pools[i].replicas[j];
+      const Result<ReplicaSpec> spec = replica_spec(replica, "", config, tls);
+      if (spec) continue;
+      const std::string& message = spec.error().message;
+      const std::string path = prefix + "replicas[" + std::to_string(j) + "].";
+      const std::string key = message.substr(0, message.find(':'));
+      const bool shared = key.starts_with("replica_tls.");
+      const auto origin = loaded.origins.find(shared ? key : path + key);
+      std::string line = origin == loaded.origins.end() ? std::string() : origin->second + ": ";
+      line += (shared ? std::string() : path) + message;
+      if (text.find(line) != std::string::npos) continue;  // as many replicas may have it
+      text += (text.empty() ? "" : "\n") + line;
+    }
+  }
+  if (!text.empty()) return Error{ErrorKind::kClient, text};
+  return {};
+}
+
 void append_options(const OptionMap& options, std::string& text) {
   for (std::size_t i = 0; i < options.size(); ++i) {
     text += (i == 0 ? " (" : ", ") + options[i].first + ": " + to_text(options[i].second);
@@ -164,7 +184,7 @@ Result<LoadedConfig> effective_config(const ConfigFlags& flags, const Registry& 
         apply("--decision-log", "decision_log.path", flags.decision_log, loaded),
         apply("--threads", "threads", flags.threads, loaded),
         apply_policy(flags.policy, registry, loaded), apply_replicas(flags.replicas, loaded),
-        validate_config(loaded), check_listen_tls(loaded)}) {
+        validate_config(loaded), check_listen_tls(loaded), check_replica_tls(loaded)}) {
     if (!outcome) return outcome.error();
   }
   return loaded;
@@ -204,9 +224,22 @@ std::vector<std::string> own_port_warnings(const Config& config) {
 std::vector<std::string> certificate_warnings(const Config& config) {
   std::vector<std::string> warnings;
   const Result<std::unique_ptr<TlsServer>> server = tls_server(config);
-  if (!server || *server == nullptr) return warnings;
-  const std::string doubt = (*server)->doubt();
-  if (!doubt.empty()) warnings.push_back("listen_tls.certificate: " + doubt);
+  if (server && *server != nullptr) {
+    const std::string doubt = (*server)->doubt();
+    if (!doubt.empty()) warnings.push_back("listen_tls.certificate: " + doubt);
+  }
+  TlsClients tls;
+  std::vector<ReplicaSpec> specs;  // which keep what they share
+  for (const PoolConfig& pool : config.pools) {
+    for (const ReplicaConfig& replica : pool.replicas) {
+      Result<ReplicaSpec> spec = replica_spec(replica, pool.name, config, tls);
+      if (spec) specs.push_back(std::move(*spec));
+    }
+  }
+  for (const std::shared_ptr<TlsClient>& client : tls.all()) {
+    const std::string doubt = client->doubt();
+    if (!doubt.empty()) warnings.push_back("certificate for replicas: " + doubt);
+  }
   return warnings;
 }
 

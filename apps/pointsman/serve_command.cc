@@ -150,7 +150,7 @@ class Serve {
   [[nodiscard]] const Config& config() const { return loaded_.config; }
 
   Result<ReplicaIndex> add_replica(const ReplicaConfig& replica, const std::string& pool) {
-    Result<ReplicaSpec> spec = replica_spec(replica, pool, config());
+    Result<ReplicaSpec> spec = replica_spec(replica, pool, config(), tls_clients_);
     if (!spec) return spec.error();
     return fleet_.add(std::move(*spec));
   }
@@ -206,6 +206,7 @@ class Serve {
     certificate_watch_ = std::make_unique<CertificateWatch>(
         housekeeping_, [this](const std::function<void(const std::string&, TlsContext&)>& look) {
           if (tls_) look("listen_tls", *tls_);
+          for (const auto& client : tls_clients_.all()) look("replica_tls", *client);
         });
   }
 
@@ -269,6 +270,8 @@ class Serve {
                            .kv_events = kv_events_.get(),
                            .access_log = access_log_.get(),
                            .decision_log = decision_log_.get(),
+                           .tls = tls_.get(),
+                           .tls_clients = &tls_clients_,
                            .ready = [this] { return serving_ && proxy_->ready(); },
                            .clock = Reactor::steady_clock(),
                            .version = POINTSMAN_VERSION};
@@ -357,6 +360,7 @@ class Serve {
   const Registry& registry_;
   const std::uint64_t seed_;
   const std::size_t threads_;
+  TlsClients tls_clients_;
   SharedRouter router_;
   Fleet fleet_;
   const TokenChain token_chain_{chain_secret(seed_)};

@@ -171,8 +171,32 @@ PoolPurpose pool_purpose(const std::string& word) {
   return PoolPurpose::kGeneral;
 }
 
+namespace {
+
+// Errors begin with the key at fault: "tls_ca", "replica_tls.ca", ….
+Result<std::shared_ptr<TlsClient>> tls_client(const ReplicaConfig& replica, const Config& config,
+                                              TlsClients& known) {
+  const ReplicaTlsConfig& all = config.replica_tls;
+  const bool own_certificate = !replica.tls_certificate.empty();
+  if (!own_certificate && !replica.tls_key.empty()) {
+    return Error{ErrorKind::kClient, "tls_key: is of no use without tls_certificate"};
+  }
+  TlsClient::Options options;
+  options.files = {.certificate = own_certificate ? replica.tls_certificate : all.certificate,
+                   .key = own_certificate ? replica.tls_key : all.key,
+                   .ca = replica.tls_ca.empty() ? all.ca : replica.tls_ca};
+  options.insecure = replica.tls_insecure || all.insecure;
+  Result<std::shared_ptr<TlsClient>> client = known.get(options);
+  if (client) return client;
+  const std::string& message = client.error().message;
+  const bool own = message.starts_with("ca:") ? !replica.tls_ca.empty() : own_certificate;
+  return Error{client.error().kind, (own ? "tls_" : "replica_tls.") + message};
+}
+
+}  // namespace
+
 Result<ReplicaSpec> replica_spec(const ReplicaConfig& replica, const std::string& pool,
-                                 const Config& config) {
+                                 const Config& config, TlsClients& tls) {
   Result<ReplicaUrl> url = parse_replica_url(replica.url);
   if (!url) return url.error();
   ReplicaSpec spec;
@@ -181,6 +205,16 @@ Result<ReplicaSpec> replica_spec(const ReplicaConfig& replica, const std::string
   spec.port = url->port;
   spec.authority = std::move(url->authority);
   spec.path_prefix = std::move(url->path_prefix);
+  if (url->https) {
+    Result<std::shared_ptr<TlsClient>> client = tls_client(replica, config, tls);
+    if (!client) return client.error();
+    spec.tls = std::move(*client);
+    spec.tls_name = replica.tls_name.empty() ? spec.host : replica.tls_name;
+  } else if (!(replica.tls_name + replica.tls_ca + replica.tls_certificate + replica.tls_key)
+                  .empty() ||
+             replica.tls_insecure) {
+    return Error{ErrorKind::kClient, "the tls_ keys are for https:// URLs"};
+  }
   spec.weight = replica.weight;
   spec.kv_capacity_tokens = replica.kv_capacity_tokens;
   spec.pool = pool;

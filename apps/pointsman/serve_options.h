@@ -39,8 +39,9 @@ namespace pointsman {
 // Of the chains of token ids, in requests and in engines' events alike.
 [[nodiscard]] std::uint64_t chain_secret(std::uint64_t seed);
 [[nodiscard]] PoolPurpose pool_purpose(const std::string& word);
-// The URL must have passed the configuration's checks.
+// `tls`: where its TLS is taken from. The URL must have passed the configuration's checks.
 [[nodiscard]] Result<ReplicaSpec> replica_spec(const ReplicaConfig& replica,
-                                               const std::string& pool, const Config& config);
+                                               const std::string& pool, const Config& config,
+                                               TlsClients& tls);
 
 }  // namespace pointsman

@@ -1,8 +1,12 @@
 #include "admin/metrics_page.h"
 
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <map>
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "admin/replica_figures.h"
@@ -23,6 +27,7 @@ class Page {
     write_replicas();
     write_router();
     write_kv_events();
+    write_certificates();
     out_.family("pointsman_ready", Type::kGauge, "1 where a request could be served now.");
     out_.sample({}, state_.ready && state_.ready() ? 1.0 : 0.0);
     if (state_.access_log != nullptr) {
@@ -42,6 +47,38 @@ class Page {
   }
 
  private:
+  // One set of files may be in use with and without verification: its samples are summed up.
+  void write_certificates() {
+    std::map<std::pair<std::string_view, std::string>, TlsContext::Reloads> reloads;
+    std::map<std::pair<std::string_view, std::string>, double> expiries;
+    const auto add = [&](std::string_view side, const TlsContext& context) {
+      const std::string& file =
+          context.files().certificate.empty() ? context.files().ca : context.files().certificate;
+      TlsContext::Reloads& sum = reloads[{side, file}];
+      sum.good += context.reloads().good;
+      sum.failed += context.reloads().failed;
+      if (const auto end = context.expires()) {
+        expiries[{side, file}] = std::chrono::duration<double>(end->time_since_epoch()).count();
+      }
+    };
+    if (state_.tls != nullptr) add("clients", *state_.tls);
+    if (state_.tls_clients != nullptr) {
+      for (const auto& client : state_.tls_clients->all()) add("replicas", *client);
+    }
+    out_.family("pointsman_tls_certificate_expiry_timestamp_seconds", Type::kGauge,
+                "When our certificate, or one of its chain, ceases to be valid, in seconds since "
+                "1970.");
+    for (const auto& [key, end] : expiries) {
+      out_.sample({{"towards", key.first}, {"file", key.second}}, end);
+    }
+    out_.family("pointsman_tls_certificate_reloads_total", Type::kCounter,
+                "Times that files of certificates were read again, by whether they could be used.");
+    for (const auto& [key, sum] : reloads) {
+      out_.sample({{"towards", key.first}, {"file", key.second}, {"result", "good"}}, sum.good);
+      out_.sample({{"towards", key.first}, {"file", key.second}, {"result", "failed"}}, sum.failed);
+    }
+  }
+
   // One sample per replica; `value` gives NaN where there is none.
   template <typename Value>
   void per_replica(std::string_view name, Type type, std::string_view help, Value&& value) {

@@ -7,6 +7,7 @@
 #include "base/time.h"
 #include "feeds/kv_event_feed.h"
 #include "feeds/scraper.h"
+#include "net/tls_context.h"
 #include "runtime/fleet.h"
 #include "runtime/shared_router.h"
 #include "telemetry/access_log.h"
@@ -24,6 +25,8 @@ struct ShownState {
   const KvEventFeed* kv_events = nullptr;     // may be null
   const AccessLog* access_log = nullptr;      // may be null
   const DecisionLog* decision_log = nullptr;  // may be null
+  const TlsServer* tls = nullptr;             // of the data port; may be null
+  const TlsClients* tls_clients = nullptr;    // towards replicas; may be null
   std::function<bool()> ready;                // whether a request could be served now
   const Clock& clock;
   std::string_view version;

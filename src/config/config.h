@@ -20,7 +20,7 @@ namespace pointsman {
 
 // One engine process.
 struct ReplicaConfig {
-  std::string url;                       // http://host[:port][/prefix]
+  std::string url;                       // http://host[:port][/prefix], or https://…
   double weight = 1.0;                   // capacity relative to the others, > 0
   std::uint32_t kv_capacity_tokens = 0;  // size of its KV cache; 0: as it reports
   std::string api_key;                   // secret; empty: none. For probes and scrapes
@@ -32,6 +32,11 @@ struct ReplicaConfig {
   std::uint16_t kv_events_port = 0;  // 0: kv_events.endpoint_port
   std::uint16_t kv_replay_port = 0;  // 0: kv_events.replay_port
   std::string kv_topic;              // empty: its address is in the topic
+  std::string tls_name;              // that its certificate must have; empty: the URL's host
+  std::string tls_ca;                // these three: empty: as in replica_tls
+  std::string tls_certificate;
+  std::string tls_key;
+  bool tls_insecure = false;  // nothing is verified
 };
 
 // Replicas with the same purpose, under one policy.
@@ -182,6 +187,14 @@ struct ListenTlsConfig {
   std::string min_version = "1.2";  // 1.2 | 1.3
 };
 
+// TLS towards all replicas whose URL begins with https.
+struct ReplicaTlsConfig {
+  std::string ca;           // PEM file; empty: the system's
+  std::string certificate;  // PEM file, with its chain; empty: none is shown
+  std::string key;          // PEM file; empty: in the certificate's
+  bool insecure = false;    // nothing is verified
+};
+
 struct AdminConfig {
   std::string key;                 // secret; empty: none, allowed on loopback only
   std::vector<std::string> hosts;  // Host names accepted besides addresses and localhost
@@ -229,6 +242,7 @@ struct Config {
   ResponsesConfig responses;
   PathsConfig paths;
   ListenTlsConfig listen_tls;
+  ReplicaTlsConfig replica_tls;
   AdminConfig admin_access;
   LogConfig log;
   DecisionLogConfig decision_log;

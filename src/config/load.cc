@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ascii.h"
 #include "config/policy_reader.h"
 #include "config/schema.h"
 #include "config/units.h"
@@ -58,6 +59,10 @@ void substitute(YamlNode& node, const ConfigContext& context, ConfigFaults& faul
     from = end + 1;
   }
   node.text = std::move(out);
+}
+
+bool is_https(std::string_view url) {
+  return istarts_with(url, "https://");
 }
 
 class Loader {
@@ -316,6 +321,7 @@ class Loader {
         if (!read_key(replica_keys(), member, "", replica, path + ".")) {
           unknown(member, path + ".", known);
         }
+        note(path + "." + member.key, member.line);
         if (member.key == "url") {
           url_line = member.line;
           url_path += ".url";
@@ -451,6 +457,9 @@ Result<void> validate_config(const LoadedConfig& loaded) {
     fault(config.listen_tls.key.empty() ? "listen_tls.client_ca" : "listen_tls.key",
           "is of no use without listen_tls.certificate");
   }
+  if (config.replica_tls.certificate.empty() && !config.replica_tls.key.empty()) {
+    fault("replica_tls.key", "is of no use without replica_tls.certificate");
+  }
   if (config.kv_events.endpoint_port != 0 && !config.kv_events.bind.empty()) {
     fault(
         "kv_events.bind",
@@ -476,6 +485,11 @@ std::vector<std::string> config_warnings(const Config& config, const LongestAnsw
                          " has one replica: there is nothing to choose, and nowhere to retry");
     }
     for (const ReplicaConfig& replica : pool.replicas) {
+      if (replica.tls_insecure || (config.replica_tls.insecure && is_https(replica.url))) {
+        warnings.push_back("replica " + replica.url +
+                           ": its certificate is not verified (insecure): whoever gets between can "
+                           "read and change everything");
+      }
       std::string doubt = replica_url_warning(replica.url);
       if (!doubt.empty()) warnings.push_back(std::move(doubt));
     }

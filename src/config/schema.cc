@@ -312,6 +312,19 @@ std::vector<Key<Config>> make_config_keys() {
       .add("min_version", &ListenTlsConfig::min_version, "word", "1.2 | 1.3", &is_tls_version,
            "The oldest version of TLS that is spoken.");
 
+  SectionKeys<Config, ReplicaTlsConfig>(
+      table, "replica_tls.", [](Config& c) -> ReplicaTlsConfig& { return c.replica_tls; })
+      .add("ca", &ReplicaTlsConfig::ca, "file", "PEM", &any_text,
+           "Replicas' certificates must be signed by one of these. Empty: by one that the system "
+           "trusts.")
+      .add("certificate", &ReplicaTlsConfig::certificate, "file", "PEM", &any_text,
+           "The certificate that is shown to replicas that ask for one (mTLS), with those that "
+           "lead to its root behind it. Empty: none.")
+      .add("key", &ReplicaTlsConfig::key, "file", "PEM, without a passphrase", &any_text,
+           "That certificate's key. Empty: it is in the same file.")
+      .add("insecure", &ReplicaTlsConfig::insecure,
+           "Believe any certificate: whoever gets between can read and change everything.");
+
   SectionKeys<Config, AdminConfig>(table, "admin_access.",
                                    [](Config& c) -> AdminConfig& { return c.admin_access; })
       .add("key", &AdminConfig::key, "secret", kSecretRule, &is_secret,
@@ -350,7 +363,8 @@ std::vector<Key<ReplicaConfig>> make_replica_keys() {
   std::vector<Key<ReplicaConfig>> table;
   SectionKeys<ReplicaConfig, ReplicaConfig>(table, "",
                                             [](ReplicaConfig& c) -> ReplicaConfig& { return c; })
-      .add("url", &ReplicaConfig::url, "URL", "http://host[:port][/prefix]", &any_text,
+      .add("url", &ReplicaConfig::url, "URL", "http://host[:port][/prefix], or https://…",
+           &any_text,
            "Where the replica listens; also its name in metrics, logs and on the admin port.")
       .add("weight", &ReplicaConfig::weight, 0.001, 1000.0, "Capacity relative to the others.")
       .add("kv_capacity_tokens", &ReplicaConfig::kv_capacity_tokens, 1, 4'000'000'000,
@@ -375,7 +389,17 @@ std::vector<Key<ReplicaConfig>> make_replica_keys() {
       .add(
           "kv_topic", &ReplicaConfig::kv_topic, "text", "", &any_text,
           "The topic of its cache events, where engines connect to kv_events.bind. Without it, the "
-          "topic must name its address: kv@HOST:PORT@MODEL.");
+          "topic must name its address: kv@HOST:PORT@MODEL.")
+      .add("tls_name", &ReplicaConfig::tls_name, "name or address", "", &any_text,
+           "What its certificate must have been made for, and what it is asked for (SNI). Empty: "
+           "the URL's host.")
+      .add("tls_ca", &ReplicaConfig::tls_ca, "file", "PEM", &any_text, "Instead of replica_tls.ca.")
+      .add("tls_certificate", &ReplicaConfig::tls_certificate, "file", "PEM", &any_text,
+           "Instead of replica_tls.certificate.")
+      .add("tls_key", &ReplicaConfig::tls_key, "file", "PEM, without a passphrase", &any_text,
+           "That certificate's key.")
+      .add("tls_insecure", &ReplicaConfig::tls_insecure,
+           "Like replica_tls.insecure, for it alone.");
   return table;
 }
 
@@ -394,7 +418,7 @@ std::vector<Key<TokenizerConfig>> make_tokenizer_keys() {
   return table;
 }
 
-constexpr std::array<Section, 17> kSections = {{
+constexpr std::array<Section, 18> kSections = {{
     {"segregation", "From where a request belongs in a pool of its own."},
     {"saturation",
      "Where a replica counts as saturated: others are preferred, nothing is refused for it."},
@@ -411,6 +435,9 @@ constexpr std::array<Section, 17> kSections = {{
     {"responses", "Which replica made which stored response, for requests that continue it."},
     {"paths", "What is passed on to replicas."},
     {"listen_tls", "TLS on the data port, see [tls.md](tls.md)."},
+    {"replica_tls",
+     "TLS to replicas whose URL begins with https, see [tls.md](tls.md). A replica may have its "
+     "own instead."},
     {"admin_access", "Who may use the admin port."},
     {"log", "What is written down."},
     {"decision_log",

@@ -32,6 +32,8 @@ HttpGetRequest request_to(const ReplicaSpec& spec, std::uint16_t port, std::stri
   request.target = spec.path_prefix;
   request.target += path;
   request.bearer = spec.api_key;
+  request.tls = spec.tls;
+  request.tls_name = spec.tls_name;
   return request;
 }
 

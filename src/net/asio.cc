@@ -1,3 +1,4 @@
 #include "net/asio.h"
 
 #include <asio/impl/src.hpp>
+#include <asio/ssl/impl/src.hpp>

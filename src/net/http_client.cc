@@ -1,8 +1,11 @@
 #include "net/http_client.h"
 
 #include <array>
+#include <asio/ssl.hpp>
 #include <optional>
 #include <utility>
+
+#include <openssl/ssl.h>
 
 #include "http/chunk_scanner.h"
 #include "http/head_parser.h"
@@ -48,10 +51,11 @@ class HttpGet::Operation : public std::enable_shared_from_this<Operation> {
  private:
   void connect() {
     std::error_code ignored;
+    tls_.reset();
     socket_.close(ignored);
     socket_.async_connect(endpoints_[next_++], [self = shared_from_this()](std::error_code error) {
       if (self->done()) return;
-      if (!error) return self->send();
+      if (!error) return self->request_.tls ? self->shake_hands() : self->send();
       // Of a protocol that this machine does not have, an address looks like a lack of ports.
       if (self->next_ < self->endpoints_.size()) return self->connect();
       if (is_own_lack(error)) {
@@ -61,6 +65,29 @@ class HttpGet::Operation : public std::enable_shared_from_this<Operation> {
           error == asio::error::connection_refused ? Outcome::kRefused : Outcome::kUnreachable,
           error.message());
     });
+  }
+
+  void shake_hands() {
+    SSL* const connection = request_.tls->connect(request_.tls_name);
+    if (connection == nullptr) return finish(Outcome::kOwnLack, "no memory for TLS");
+    tls_.emplace(socket_, connection);  // which owns it from here on
+    tls_->async_handshake(TlsSocket::client, [self = shared_from_this()](std::error_code error) {
+      if (self->done()) return;
+      if (!error) return self->send();
+      self->finish(Outcome::kUnreachable, "TLS: " + self->tls_problem(error));
+    });
+  }
+
+  // What is wrong with the other side's certificate, where that is what failed.
+  [[nodiscard]] std::string tls_problem(const std::error_code& error) {
+    const long verification = SSL_get_verify_result(tls_->native_handle());
+    if (!request_.tls->insecure() && verification != X509_V_OK) {
+      return X509_verify_cert_error_string(verification);
+    }
+    if (error == asio::error::eof || error == asio::ssl::error::stream_truncated) {
+      return "the connection ended within the handshake";
+    }
+    return error.message();
   }
 
   void send() {
@@ -78,21 +105,29 @@ class HttpGet::Operation : public std::enable_shared_from_this<Operation> {
     if (!request_.bearer.empty()) out_ += "Authorization: Bearer " + request_.bearer + "\r\n";
     out_ += "\r\n";
     // What goes wrong here shows on the reading side too, and better.
-    asio::async_write(socket_, asio::buffer(out_),
-                      [self = shared_from_this()](std::error_code, std::size_t) {});
+    const auto written = [self = shared_from_this()](std::error_code, std::size_t) {};
+    if (tls_) {
+      asio::async_write(*tls_, asio::buffer(out_), written);
+    } else {
+      asio::async_write(socket_, asio::buffer(out_), written);
+    }
     read();
   }
 
   void read() {
-    socket_.async_read_some(asio::buffer(scratch_),
-                            [self = shared_from_this()](std::error_code error, std::size_t size) {
-                              if (self->done()) return;
-                              if (error) return self->on_end(error);
-                              self->in_.append(self->scratch_.data(), size);
-                              self->any_byte_ = true;
-                              self->parse();
-                              if (!self->done()) self->read();
-                            });
+    const auto got = [self = shared_from_this()](std::error_code error, std::size_t size) {
+      if (self->done()) return;
+      if (error) return self->on_end(error);
+      self->in_.append(self->scratch_.data(), size);
+      self->any_byte_ = true;
+      self->parse();
+      if (!self->done()) self->read();
+    };
+    if (tls_) {
+      tls_->async_read_some(asio::buffer(scratch_), got);
+    } else {
+      socket_.async_read_some(asio::buffer(scratch_), got);
+    }
   }
 
   void parse() {
@@ -138,6 +173,9 @@ class HttpGet::Operation : public std::enable_shared_from_this<Operation> {
 
   void on_end(std::error_code error) {
     const bool closed = error == asio::error::eof;
+    if (!any_byte_ && error.category() == asio::error::get_ssl_category()) {
+      return finish(Outcome::kUnreachable, "TLS: " + tls_problem(error));
+    }
     if (!any_byte_) {
       return closed ? finish(Outcome::kClosed, "closed without an answer")
                     : finish(Outcome::kReset, error.message());
@@ -172,6 +210,8 @@ class HttpGet::Operation : public std::enable_shared_from_this<Operation> {
   Resolver::Endpoints endpoints_;
   std::size_t next_ = 0;
   asio::ip::tcp::socket socket_;
+  using TlsSocket = asio::ssl::stream<asio::ip::tcp::socket&>;
+  std::optional<TlsSocket> tls_;
   Timer timer_;
   std::string out_;
   std::string in_;

@@ -9,6 +9,7 @@
 #include "base/time.h"
 #include "net/reactor.h"
 #include "net/resolver.h"
+#include "net/tls_context.h"
 
 namespace pointsman {
 
@@ -21,6 +22,8 @@ struct HttpGetRequest {
   std::string bearer;                          // Authorization: Bearer …; empty: none
   Duration timeout = std::chrono::seconds(5);  // for all of it, the name's look-up included
   std::size_t max_body = 4 * 1024 * 1024;
+  std::shared_ptr<const TlsClient> tls;  // null: plain HTTP
+  std::string tls_name;                  // that the server's certificate must have
 };
 
 // How a GET ended. Each way means something else for a replica's health.
@@ -30,7 +33,7 @@ struct HttpGetResult {
     kRefused,         // nothing listens there
     kReset,           // RST before any byte of the answer
     kClosed,          // FIN before any byte of the answer
-    kUnreachable,     // no connection for another reason
+    kUnreachable,     // no connection for another reason; TLS failed
     kUnresolved,      // the name has no address
     kTimedOut,        // not a byte of the answer in time
     kTimedOutMidway,  // some of it came in time

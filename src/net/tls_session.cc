@@ -25,10 +25,11 @@ int TlsSession::keep(SSL* connection, SSL_SESSION* session) {
   auto* const kept = static_cast<TlsSession*>(SSL_get_app_data(connection));
   if (kept == nullptr) return 0;
   kept->clear();
-  kept->session_ = session;  // the reference is ours from here on
+  // A copy: OpenSSL gives the original up when the connection ends without ceremony.
+  kept->session_ = SSL_SESSION_dup(session);
   kept->context_ = SSL_get_SSL_CTX(connection);
   SSL_CTX_up_ref(kept->context_);
-  return 1;
+  return 0;
 }
 
 }  // namespace pointsman

@@ -175,17 +175,22 @@ void TlsStream::handshake() {
 }
 
 std::error_code TlsStream::error_of(int why) const {
-  if (transport_error_) return transport_error_;
-  if (transport_ended_ && why != SSL_ERROR_ZERO_RETURN) {
+  const bool told = why == SSL_ERROR_SSL &&
+                    ERR_GET_REASON(ERR_peek_error()) != SSL_R_UNEXPECTED_EOF_WHILE_READING;
+  // What OpenSSL says goes first: an alert that could not be sent for it is an error as well.
+  if (told) return last_tls_error(ssl_);
+  if (transport_ended_) {
     return phase_ == Phase::kHandshake ? tls_handshake_cut() : tls_truncated();
   }
-  return last_tls_error(ssl_);
+  return transport_error_ ? transport_error_ : last_tls_error(ssl_);
 }
 
 void TlsStream::fail(const std::error_code& error) {
   error_ = error;
   phase_ = Phase::kFailed;
   readable_ = writable_ = ended_ = true;
+  // A session is given up for an error of TLS, and not for a connection that just ended.
+  if (session_ && error.category() == tls_category() && error != tls_truncated()) session_->clear();
 }
 
 std::string_view TlsStream::protocol() const {
@@ -226,7 +231,6 @@ IoResult TlsStream::read(char* to, std::size_t size) {
       filled += got;
       // What is left is in OpenSSL's buffer, and costs no call of the system.
       if (SSL_has_pending(ssl_) == 1) continue;
-      readable_ = !drained_ || ended_;
       break;
     }
     const int why = SSL_get_error(ssl_, 0);
@@ -244,6 +248,9 @@ IoResult TlsStream::read(char* to, std::size_t size) {
       status = IoResult::Status::kError;
     }
     break;
+  }
+  if (status == IoResult::Status::kOk) {
+    readable_ = !drained_ || ended_ || SSL_has_pending(ssl_) == 1;
   }
   writable_ = (!full_ && !write_waits_) || phase_ == Phase::kFailed;
   // The bytes first; an end behind them shows again in the next call.

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+
+#include "net/tls_stream.h"
 
 namespace pointsman {
 namespace {
@@ -28,11 +31,9 @@ void detect_dead_host(int socket, Duration unacknowledged) {
 
 }  // namespace
 
-UpstreamConnection::UpstreamConnection(UpstreamPool& pool, std::uint32_t target)
-    : pool_(pool),
-      stream_(new SocketStream(pool.reactor_.poller())),
-      target_(target),
-      idle_timer_([this] {
+UpstreamConnection::UpstreamConnection(UpstreamPool& pool, std::uint32_t target,
+                                       IntrusivePtr<SocketStream> stream)
+    : pool_(pool), stream_(std::move(stream)), target_(target), idle_timer_([this] {
         if (idle_) pool_.remove_idle(*this);
       }) {
   ++pool_.open_;
@@ -44,8 +45,12 @@ UpstreamConnection::~UpstreamConnection() {
 }
 
 void UpstreamConnection::on_readable() {
-  // Closed by the replica, or bytes that nobody asked for: of no use in either case.
-  if (idle_) pool_.remove_idle(*this);
+  if (!idle_) return;
+  // Closed by the replica, or bytes that nobody asked for: of no use in either case. But TLS has
+  // messages of its own.
+  char byte = 0;
+  if (stream_->read(&byte, 1).status == IoResult::Status::kWouldBlock) return stream_->want_read();
+  pool_.remove_idle(*this);
 }
 
 UpstreamPool::~UpstreamPool() {
@@ -65,8 +70,15 @@ UpstreamConnectionPtr UpstreamPool::take(std::uint32_t target) {
 
 UpstreamConnectionPtr UpstreamPool::open(std::uint32_t target,
                                          const asio::ip::tcp::endpoint& endpoint,
-                                         std::error_code& error) {
-  auto connection = std::make_unique<UpstreamConnection>(*this, target);
+                                         std::error_code& error, const Tls& tls) {
+  IntrusivePtr<SocketStream> stream;
+  if (tls.client == nullptr) {
+    stream = IntrusivePtr<SocketStream>(new SocketStream(reactor_.poller()));
+  } else {
+    stream = IntrusivePtr<SocketStream>(
+        new TlsStream(reactor_.poller(), tls.client, tls.name, session(target)));
+  }
+  auto connection = std::make_unique<UpstreamConnection>(*this, target, std::move(stream));
   error = connection->stream_->connect(endpoint);
   if (error) return nullptr;
   detect_dead_host(connection->stream_->socket(), options_.unacknowledged);
@@ -86,13 +98,21 @@ void UpstreamPool::keep(UpstreamConnectionPtr connection) {
   ++idle_;
 }
 
+IntrusivePtr<TlsSession> UpstreamPool::session(std::uint32_t target) {
+  if (target >= sessions_.size()) sessions_.resize(target + 1);
+  if (!sessions_[target]) sessions_[target] = IntrusivePtr<TlsSession>(new TlsSession);
+  return sessions_[target];
+}
+
 void UpstreamPool::drop(std::uint32_t target) {
+  if (target < sessions_.size()) sessions_[target].reset();
   if (target >= idle_by_target_.size()) return;
   while (UpstreamConnection* connection = idle_by_target_[target].front()) remove_idle(*connection);
 }
 
 void UpstreamPool::drop_all() {
   for (std::uint32_t target = 0; target < idle_by_target_.size(); ++target) drop(target);
+  sessions_.clear();
 }
 
 void UpstreamPool::remove_idle(UpstreamConnection& connection) {

@@ -8,6 +8,7 @@
 #include "http/head_writer.h"
 #include "http/openai_error.h"
 #include "net/own_lack.h"
+#include "net/tls_error.h"
 #include "proxy/exchange.h"
 #include "proxy/proxy_shard.h"
 
@@ -87,7 +88,10 @@ void Exchange::connect_to(Resolver::Endpoints addresses) {
 void Exchange::connect_to_next() {
   while (next_address_ < addresses_.size()) {
     std::error_code error;
-    upstream_ = shard_.upstreams().open(replica_, addresses_[next_address_++], error);
+    const ReplicaTarget& target = shard_.target(replica_);
+    if (!target.spec) return try_failed(RetryReason::kRefused, std::nullopt);
+    upstream_ = shard_.upstreams().open(replica_, addresses_[next_address_++], error,
+                                        {target.spec->tls, target.spec->tls_name});
     if (upstream_) {
       shard_.metrics().upstream_connections_opened.add();
       upstream_->stream().attach(*this);
@@ -118,6 +122,7 @@ void Exchange::on_connected() {
   const std::error_code error = upstream_->connect_error();
   if (!error) return send_request();
   note_connect_error(error);
+  if (error.category() == tls_category()) shard_.tls_failed(replica_, error);
   drop_upstream();
   connect_to_next();
 }
@@ -296,6 +301,11 @@ void Exchange::upstream_ended(const std::error_code& error) {
     reuse_upstream_ = false;
     return complete();
   }
+  // A kept connection may end without ceremony; an answer that its end delimits may not.
+  if (error.category() == tls_category() &&
+      (error != tls_truncated() || response_body_.complete_at_close())) {
+    shard_.tls_failed(replica_, error);
+  }
   const bool reset = error.value() == ECONNRESET;
   if (head_sent_) {
     return lose_answer("the replica's connection was lost");
@@ -430,11 +440,16 @@ void Exchange::give_up() {
   }
   const GivingUp last = giving_up(last_failure_);
   std::string message(last.message);
+  std::string_view kind = last.kind;
   if (last_failure_ == RetryReason::kBadAnswer) message.append(": ").append(bad_answer_);
+  if (last_failure_ == RetryReason::kRefused && connect_error_.category() == tls_category()) {
+    message = "the replica could not be spoken to by TLS: " + connect_error_.message();
+    kind = "tls_failed";
+  }
   reply_own({.status = 502,
              .type = traits(ErrorKind::kFault).openai_type,
              .message = message,
-             .kind = last.kind});
+             .kind = kind});
 }
 
 }  // namespace pointsman

@@ -4,11 +4,14 @@
 #include <random>
 #include <utility>
 
+#include "base/log.h"
 #include "net/socket_stream.h"
+#include "net/tls_error.h"
 
 namespace pointsman {
 namespace {
 
+constexpr Duration kTellAgain = std::chrono::minutes(1);
 constexpr Duration kTick = std::chrono::milliseconds(500);
 
 // Names from outside are remembered for as long as the fleet's state lasts, so they are bounded.
@@ -224,6 +227,16 @@ const ReplicaTarget& ProxyShard::target(ReplicaIndex replica) {
                              : std::string();
   target.generation = generation;
   return target;
+}
+
+void ProxyShard::tls_failed(ReplicaIndex replica, const std::error_code& error) {
+  metrics_.upstream_tls_failures.add(tls_failure_word(error));
+  if (replica >= targets_.size() || !targets_[replica].spec) return;
+  ReplicaTarget& target = targets_[replica];
+  const TimePoint now = reactor_.coarse_now();
+  if (target.tls_failure_told != TimePoint{} && now - target.tls_failure_told < kTellAgain) return;
+  target.tls_failure_told = now;
+  log_warning("replica " + target.spec->url + ": TLS: " + error.message());
 }
 
 ModelState ProxyShard::model_state(std::string_view model) {

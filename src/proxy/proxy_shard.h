@@ -71,6 +71,7 @@ struct ReplicaTarget {
   std::shared_ptr<const ReplicaSpec> spec;       // null: no such replica
   std::string authorization;                     // empty: the client's is passed on
   std::uint64_t generation = ~std::uint64_t{0};  // of the fleet when it was looked up
+  TimePoint tls_failure_told{};
 };
 
 // One thread's part of the data plane: its reactor and everything that lives on it.
@@ -121,6 +122,8 @@ class ProxyShard {
   [[nodiscard]] bool any_usable();
   // Valid until the next call for a replica of a higher index.
   [[nodiscard]] const ReplicaTarget& target(ReplicaIndex replica);
+  // TLS with the replica has failed; told in the log now and then.
+  void tls_failed(ReplicaIndex replica, const std::error_code& error);
   // Whether a request for the model may be forwarded; looks the name up once per state of the
   // fleet.
   [[nodiscard]] ModelState model_state(std::string_view model);

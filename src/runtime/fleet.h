@@ -19,6 +19,8 @@
 
 namespace pointsman {
 
+class TlsClient;
+
 // A replica as configured. Addresses are parsed by the host (http/url.h); the fleet only keeps
 // them.
 struct ReplicaSpec {
@@ -27,6 +29,9 @@ struct ReplicaSpec {
   std::uint16_t port = 80;
   std::string authority;    // for the Host header
   std::string path_prefix;  // "" or "/base"
+  // How it is spoken to; null: without TLS. The fleet only keeps it (net/tls_context.h).
+  std::shared_ptr<const TlsClient> tls;
+  std::string tls_name;  // that its certificate must have
   double weight = 1.0;
   std::uint64_t kv_capacity_tokens = 0;  // 0: as it reports
   std::string pool = "general";

@@ -211,6 +211,8 @@ void ProxyMetrics::write(Exposition& out) const {
   out.sample({{"session", "resumed"}}, sum(&Shard::tls_resumed));
   by_word("pointsman_tls_handshakes_failed_total", "reason", &Shard::tls_failures,
           "TLS handshakes with clients that failed, by why.");
+  by_word("pointsman_upstream_tls_failures_total", "reason", &Shard::upstream_tls_failures,
+          "Connections to replicas on which TLS failed, in the handshake or later, by why.");
   gauge("pointsman_upstream_connections", &Shard::upstream_connections,
         "Open connections to replicas, idle ones included.");
   counter("pointsman_upstream_connections_opened_total", &Shard::upstream_connections_opened,

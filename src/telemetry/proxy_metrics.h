@@ -132,6 +132,7 @@ class ProxyMetrics {
     Counter tls_full;          // handshakes with clients
     Counter tls_resumed;       // of a session from before
     WordCounter tls_failures;  // by why, in one word
+    WordCounter upstream_tls_failures;
 
     Counter upgrades;         // websocket and the like, passed through
     Counter internal_errors;  // broken invariants: defects of this program

@@ -11,7 +11,7 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 POINTSMAN = os.environ.get("POINTSMAN_BINARY", str(ROOT / "build/release/pointsman"))
-LISTENING = re.compile(r"^(listening|admin|observe) on (http://\S+:\d+)")
+LISTENING = re.compile(r"^(listening|admin|observe) on (https?://\S+:\d+)")
 
 
 class Listening:

@@ -5,6 +5,7 @@ Both keep the raw bytes that they saw, so that a test can compare to the byte.
 
 import json
 import socket
+import ssl
 import struct
 import threading
 import urllib.parse
@@ -27,7 +28,7 @@ class Reader:
     def fill(self):
         try:
             more = self.sock.recv(65536)
-        except ConnectionError as error:
+        except (ConnectionError, ssl.SSLEOFError) as error:
             raise Gone(f"{error} after {self.buffer!r:.200}") from error
         if not more:
             raise Gone(f"closed after {self.buffer!r:.200}")
@@ -54,7 +55,7 @@ class Reader:
         except Gone as gone:
             rest = bytes(self.buffer)
             self.buffer.clear()
-            return rest, not isinstance(gone.__cause__, ConnectionResetError)
+            return rest, not isinstance(gone.__cause__, (ConnectionResetError, ssl.SSLEOFError))
 
     def chunked(self, on_piece=None):
         """A chunked body: (raw bytes, decoded bytes, trailers)."""
@@ -138,7 +139,7 @@ class Response(Message):
 class Client:
     """A raw connection to a server's URL."""
 
-    def __init__(self, url, receive_buffer=None):
+    def __init__(self, url, receive_buffer=None, tls=None):
         parts = urllib.parse.urlsplit(url)
         self.host = parts.netloc
         self.sock = socket.socket()
@@ -146,6 +147,10 @@ class Client:
             self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.sock.settimeout(TIMEOUT_S)
         self.sock.connect((parts.hostname, parts.port))
+        if tls:  # An ssl.SSLContext. An end without close_notify is an error, not an end.
+            self.sock = tls.wrap_socket(
+                self.sock, server_hostname=parts.hostname, suppress_ragged_eofs=False
+            )
         self.reader = Reader(self.sock)
 
     def send(self, data):
@@ -263,6 +268,11 @@ class Connection:
         if end:
             self.send(b"0\r\n\r\n")
 
+    def end(self):
+        """Ends TLS as it should be, with close_notify; the connection is then closed."""
+        self.sock = self.reader.sock = self.sock.unwrap()
+        self.close()
+
     def wait_closed(self, timeout_s=TIMEOUT_S):
         """True once the router has closed this connection."""
         self.sock.settimeout(timeout_s)
@@ -306,7 +316,7 @@ class Replica:
     `read_bodies = False` leaves the body of a request for the script to read.
     """
 
-    def __init__(self, script=answer_ok, models=("m1",), port=0):
+    def __init__(self, script=answer_ok, models=("m1",), port=0, tls=None):
         self.script = script
         self.models = models
         self.healthy = True
@@ -321,7 +331,9 @@ class Replica:
         self._open = set()
         self._listener = socket.create_server(("127.0.0.1", port), backlog=128)
         self.port = self._listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.tls = tls  # An ssl.SSLContext; None: plain HTTP.
+        self.handshake_errors = []
+        self.url = f"{'https' if tls else 'http'}://127.0.0.1:{self.port}"
         self.authority = f"127.0.0.1:{self.port}"
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -338,6 +350,14 @@ class Replica:
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection):
+        if self.tls:
+            try:
+                connection.sock = self.tls.wrap_socket(connection.sock, server_side=True)
+            except OSError as error:
+                self.handshake_errors.append(error)
+                self._open.discard(connection)
+                return connection.sock.close()
+            connection.reader.sock = connection.sock
         try:
             while connection.open:
                 request = Request(connection.reader.until(b"\r\n\r\n"))
@@ -347,6 +367,7 @@ class Replica:
                 if self.read_bodies:
                     request.read_body(connection.reader)
                 request.connection = connection
+                request.resumed = self.tls and connection.sock.session_reused
                 with self.arrived:
                     self.requests.append(request)
                     self.arrived.notify_all()
