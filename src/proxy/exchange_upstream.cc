@@ -40,6 +40,10 @@ GivingUp giving_up(RetryReason reason) {
   return {"upstream_error", "the replica could not serve the request"};
 }
 
+GivingUp giving_up_tls() {
+  return {"tls_failed", "the replica could not be spoken to by TLS"};
+}
+
 }  // namespace
 
 void Exchange::connect() {
@@ -438,18 +442,16 @@ void Exchange::give_up() {
     return finish(client_keeps_ ? ClientConnection::Ending::kKeep
                                 : ClientConnection::Ending::kClose);
   }
-  const GivingUp last = giving_up(last_failure_);
+  const bool tls =
+      last_failure_ == RetryReason::kRefused && connect_error_.category() == tls_category();
+  const GivingUp last = tls ? giving_up_tls() : giving_up(last_failure_);
   std::string message(last.message);
-  std::string_view kind = last.kind;
   if (last_failure_ == RetryReason::kBadAnswer) message.append(": ").append(bad_answer_);
-  if (last_failure_ == RetryReason::kRefused && connect_error_.category() == tls_category()) {
-    message = "the replica could not be spoken to by TLS: " + connect_error_.message();
-    kind = "tls_failed";
-  }
+  if (tls) message.append(": ").append(connect_error_.message());
   reply_own({.status = 502,
              .type = traits(ErrorKind::kFault).openai_type,
              .message = message,
-             .kind = kind});
+             .kind = last.kind});
 }
 
 }  // namespace pointsman

@@ -55,7 +55,8 @@ ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index, const Clock& cloc
   static_cast<void>(reactor_.poller());
   if (shared.deps.tls != nullptr) {
     tls_arrivals_ = std::make_unique<TlsArrivals>(
-        reactor_, *shared.deps.tls, metrics_, shared.options.timeouts.client_head,
+        reactor_, *shared.deps.tls, metrics_,
+        TlsArrivals::Options{.limit = shared.options.timeouts.client_head},
         [this](const IntrusivePtr<TlsStream>& stream, const asio::ip::tcp::endpoint& client) {
           serve(StreamPtr(stream.get()), client);
         });

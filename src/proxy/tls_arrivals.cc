@@ -52,11 +52,11 @@ class TlsArrivals::Arrival final : public Stream::Events, public ListLink<Arriva
 };
 
 TlsArrivals::TlsArrivals(Reactor& reactor, TlsServer& server, ProxyMetrics::Shard& metrics,
-                         Duration limit, Arrived arrived)
+                         const Options& options, Arrived arrived)
     : reactor_(reactor),
       server_(server),
       metrics_(metrics),
-      limit_(limit),
+      options_(options),
       arrived_(std::move(arrived)) {}
 
 TlsArrivals::~TlsArrivals() {
@@ -64,7 +64,7 @@ TlsArrivals::~TlsArrivals() {
 }
 
 void TlsArrivals::add(int socket, const asio::ip::tcp::endpoint& client) {
-  if (count_ >= kMost) {
+  if (count_ >= options_.most) {
     Arrival& oldest = *arrivals_.front();
     if (reactor_.coarse_now() - oldest.since < kFairShare) {
       metrics_.tls_failures.add("too_many");
@@ -77,7 +77,8 @@ void TlsArrivals::add(int socket, const asio::ip::tcp::endpoint& client) {
   arrivals_.push_back(*arrival);  // the list has it now
   ++count_;
   metrics_.client_connections.add();
-  reactor_.timers().arm_at(arrival->timer, reactor_.coarse_now() + limit_ + TimerWheel::kTick);
+  reactor_.timers().arm_at(arrival->timer,
+                           reactor_.coarse_now() + options_.limit + TimerWheel::kTick);
   arrival->stream->want_write();
 }
 

@@ -24,10 +24,13 @@ class TlsArrivals {
   using Arrived =
       std::function<void(IntrusivePtr<TlsStream> stream, const asio::ip::tcp::endpoint& client)>;
 
-  static constexpr std::size_t kMost = 4096;
+  struct Options {
+    Duration limit = std::chrono::seconds(10);  // of one handshake
+    std::size_t most = 4096;                    // at a time
+  };
 
-  TlsArrivals(Reactor& reactor, TlsServer& server, ProxyMetrics::Shard& metrics, Duration limit,
-              Arrived arrived);
+  TlsArrivals(Reactor& reactor, TlsServer& server, ProxyMetrics::Shard& metrics,
+              const Options& options, Arrived arrived);
   ~TlsArrivals();
   TlsArrivals(const TlsArrivals&) = delete;
   TlsArrivals& operator=(const TlsArrivals&) = delete;
@@ -47,7 +50,7 @@ class TlsArrivals {
   Reactor& reactor_;
   TlsServer& server_;
   ProxyMetrics::Shard& metrics_;
-  const Duration limit_;
+  const Options options_;
   const Arrived arrived_;
   TlsTurns turns_;
   IntrusiveList<Arrival, Arrival> arrivals_;  // in the order of their coming

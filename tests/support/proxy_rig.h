@@ -36,8 +36,10 @@ class ProxyRig {
   ~ProxyRig() { server_.reset(); }
 
   // A replica that is ready. Before or after start().
-  ReplicaIndex add(std::uint16_t port) {
+  ReplicaIndex add(std::uint16_t port, std::shared_ptr<const TlsClient> tls_client = nullptr) {
     ReplicaSpec spec;
+    spec.tls = std::move(tls_client);
+    spec.tls_name = "127.0.0.1";
     spec.url = "http://127.0.0.1:" + std::to_string(port);
     spec.host = "127.0.0.1";
     spec.port = port;
@@ -55,6 +57,7 @@ class ProxyRig {
                                                                   .activity = activity_,
                                                                   .resolver = resolver_,
                                                                   .metrics = *metrics_,
+                                                                  .tls = tls,
                                                                   .access_log = nullptr,
                                                                   .decision_log = decision_log,
                                                                   .append_models = append_models,
@@ -96,6 +99,7 @@ class ProxyRig {
     return true;
   }
 
+  TlsServer* tls = nullptr;
   PromptModels* models = nullptr;
   DecisionLog* decision_log = nullptr;  // to be set before start()
   std::function<void(std::string& out)> append_models;

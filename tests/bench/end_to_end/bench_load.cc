@@ -7,7 +7,7 @@
 //   bench_load --port P --hold N --ramp R [--seconds S]     N streams, opened at R a second; a line
 //                                                           when all have had an event, a second
 //                                                           one after S seconds more
-//   with all: [--prompt-bytes B] [--families F] [--stream 1 --events E]
+//   with all: [--prompt-bytes B] [--families F] [--stream 1 --events E] [--tls 1]
 
 #include <algorithm>
 #include <cerrno>
@@ -26,6 +26,8 @@
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -48,6 +50,7 @@ struct Options {
   double rate = 0;
   std::size_t hold = 0;
   double ramp = 1000;
+  bool tls = false;
   int events = 0;  // of each stream, its last `[DONE]` included; 0: not checked
   Prompts prompts;
 };
@@ -58,6 +61,7 @@ Clock::duration seconds_of(double seconds) {
 
 struct Connection {
   int fd = -1;
+  SSL* tls = nullptr;       // none: plain
   std::uint64_t index = 0;  // among all that were opened
   bool busy = false;
   bool seen_event = false;
@@ -70,7 +74,13 @@ struct Connection {
 
 class Load {
  public:
-  explicit Load(const Options& options) : options_(options), epoll_(epoll_create1(0)) {}
+  explicit Load(const Options& options) : options_(options), epoll_(epoll_create1(0)) {
+    if (!options_.tls) return;
+    tls_ = SSL_CTX_new(TLS_client_method());
+    SSL_CTX_set_min_proto_version(tls_, TLS1_3_VERSION);
+    SSL_CTX_set_ciphersuites(tls_, "TLS_AES_128_GCM_SHA256");
+    SSL_CTX_set_mode(tls_, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  }
 
   int run() {
     start_ = Clock::now();
@@ -185,6 +195,11 @@ class Load {
       std::perror("connect");
       std::exit(2);
     }
+    if (tls_ != nullptr) {
+      connection.tls = SSL_new(tls_);
+      SSL_set_fd(connection.tls, connection.fd);
+      SSL_set_connect_state(connection.tls);
+    }
     const int on = 1;
     setsockopt(connection.fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     epoll_event event{};
@@ -205,15 +220,34 @@ class Load {
     send_more(connection);
   }
 
+  // As send() and recv(); the handshake of TLS goes on within either.
+  static ssize_t put(Connection& connection, const char* from, std::size_t size) {
+    if (connection.tls == nullptr) return send(connection.fd, from, size, MSG_NOSIGNAL);
+    ERR_clear_error();
+    return SSL_write(connection.tls, from, static_cast<int>(size));
+  }
+  static ssize_t take(Connection& connection, char* to, std::size_t size) {
+    if (connection.tls == nullptr) return recv(connection.fd, to, size, 0);
+    ERR_clear_error();
+    const int got = SSL_read(connection.tls, to, static_cast<int>(size));
+    if (got > 0) return got;
+    const int why = SSL_get_error(connection.tls, got);
+    errno = why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE ? EAGAIN : EPROTO;
+    return why == SSL_ERROR_ZERO_RETURN ? 0 : -1;
+  }
+
   void send_more(Connection& connection) {
     while (connection.sent < connection.out.size()) {
-      const ssize_t sent = send(connection.fd, connection.out.data() + connection.sent,
-                                connection.out.size() - connection.sent, MSG_NOSIGNAL);
+      const ssize_t sent = put(connection, connection.out.data() + connection.sent,
+                               connection.out.size() - connection.sent);
       // A connection that breaks says so to receive().
-      if (sent < 0) break;
+      if (sent <= 0) break;
       connection.sent += static_cast<std::size_t>(sent);
     }
-    const bool awaits_room = connection.sent < connection.out.size();
+    // Within the handshake it is the other side that is waited for.
+    const bool awaits_room = connection.sent < connection.out.size() &&
+                             (connection.tls == nullptr || SSL_want_write(connection.tls) ||
+                              !SSL_in_init(connection.tls));
     if (awaits_room == connection.awaits_room) return;
     connection.awaits_room = awaits_room;
     epoll_event event{};
@@ -224,7 +258,8 @@ class Load {
 
   void receive(Connection& connection) {
     if (connection.fd < 0) return;
-    const ssize_t got = recv(connection.fd, buffer_.data(), buffer_.size(), 0);
+    const ssize_t got = take(connection, buffer_.data(), buffer_.size());
+    if (connection.sent < connection.out.size()) send_more(connection);
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0 || !connection.busy) {
       if (connection.busy) fail(1, got < 0 ? std::strerror(errno) : "closed within an answer");
@@ -274,6 +309,7 @@ class Load {
   // Closes it; a closed loop opens another in its place.
   void drop(Connection& connection) {
     std::erase(idle_, &connection);
+    SSL_free(std::exchange(connection.tls, nullptr));
     close(connection.fd);
     connection.fd = -1;
     --open_;
@@ -317,6 +353,7 @@ class Load {
 
   const Options options_;
   const int epoll_;
+  SSL_CTX* tls_ = nullptr;  // none: plain
   Clock::time_point start_;
   Clock::time_point end_;
   bool again_ = false;
@@ -352,6 +389,7 @@ int main(int argc, char** argv) {
     if (name == "--hold") options.hold = std::strtoul(value, nullptr, 10);
     if (name == "--ramp") options.ramp = std::atof(value);
     if (name == "--events") options.events = std::atoi(value);
+    if (name == "--tls") options.tls = std::atoi(value) != 0;
     if (name == "--prompt-bytes") options.prompts.bytes = std::strtoul(value, nullptr, 10);
     if (name == "--families") options.prompts.families = std::atoi(value);
     if (name == "--stream") options.prompts.stream = std::atoi(value) != 0;

@@ -27,6 +27,7 @@ class Rig:
     replicas: list
     folder: object
     seconds: float
+    tls: object = None  # the file of the proxies' certificate; None: plain HTTP
 
 
 @dataclass
@@ -53,6 +54,8 @@ def load_command(proxy, case, *more):
     if case.pace:
         # [DONE] is an event too.
         command += ["--stream", 1, "--events", case.pace["events"] + 1]
+    if proxy.tls:
+        command += ["--tls", 1]
     return pinned(LOAD_CORE, *command)
 
 
@@ -120,7 +123,7 @@ def start(rig, proxy, case):
 def fresh(rig, proxy):
     """A process that has served nothing yet."""
     try:
-        return Proxy(proxy.name, rig.folder, rig.replicas)
+        return Proxy(proxy.name, rig.folder, rig.replicas, rig.tls)
     except Unavailable as reason:
         raise Failed(str(reason)) from None
 

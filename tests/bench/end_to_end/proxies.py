@@ -9,6 +9,7 @@ import pathlib
 import resource
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 
@@ -33,7 +34,7 @@ defaults
   timeout client 300s
   timeout server 300s
 frontend data
-  bind 127.0.0.1:{port}
+  bind 127.0.0.1:{port}{tls}
   default_backend replicas
 backend replicas
   balance roundrobin
@@ -62,8 +63,8 @@ http {{
     keepalive_requests 1000000000;
   }}
   server {{
-    listen 127.0.0.1:{port} backlog=4096;
-    client_max_body_size 8m;
+    listen 127.0.0.1:{port}{tls} backlog=4096;
+{certificate}    client_max_body_size 8m;
     client_body_buffer_size 1m;
     location / {{
       proxy_pass http://replicas;
@@ -121,11 +122,19 @@ def said_by(*command):
     return (run.stdout + run.stderr).splitlines()[0].strip()
 
 
-# Each plan returns (command, environment, version) for a proxy that is to listen on `port`.
+# Each plan returns (command, environment, version) for a proxy that is to listen on `port`. `tls`: the
+# file of the certificate and key that it shall show; None: plain HTTP.
+
+TLS_SUITE = "TLS_AES_128_GCM_SHA256"
+
+
+def no_tls(tls):
+    if tls:
+        raise Unavailable("is measured without TLS alone")
 
 
 def pointsman(policy):
-    def plan(folder, replicas, port):
+    def plan(folder, replicas, port, tls):
         config = {
             "listen": f"127.0.0.1:{port}",
             "admin": f"127.0.0.1:{free_port()}",
@@ -134,6 +143,8 @@ def pointsman(policy):
             "pools": [{"name": "general", "replicas": [f"http://127.0.0.1:{r}" for r in replicas]}],
             "log": {"access": str(folder / "access.log")},
         }
+        if tls:
+            config["listen_tls"] = {"certificate": str(tls)}
         path = folder / "pointsman.yaml"
         path.write_text(json.dumps(config))
         program = BUILD / "pointsman"
@@ -144,27 +155,34 @@ def pointsman(policy):
     return plan
 
 
-def haproxy(folder, replicas, port):
+def haproxy(folder, replicas, port, tls):
     servers = "\n".join(f"  server s{r} 127.0.0.1:{r} check" for r in replicas)
     path = folder / "haproxy.cfg"
     # Two descriptors a stream, and some for itself.
     connections = min(10_000, descriptors() // 2 - 200)
-    path.write_text(HAPROXY.format(port=port, servers=servers, connections=connections))
+    suites = f" ssl crt {tls} ssl-min-ver TLSv1.3 ciphersuites {TLS_SUITE} alpn http/1.1"
+    values = {"port": port, "servers": servers, "connections": connections}
+    path.write_text(HAPROXY.format(**values, tls=suites if tls else ""))
     program = binary("haproxy")
     return [program, "-db", "-f", path], {}, said_by(program, "-v").split()[2]
 
 
-def nginx(folder, replicas, port):
+def nginx(folder, replicas, port, tls):
     servers = "\n".join(f"    server 127.0.0.1:{r};" for r in replicas)
     path = folder / "nginx.conf"
     few = min(descriptors(), 65_536)
-    path.write_text(NGINX.format(port=port, servers=servers, folder=folder, descriptors=few))
+    values = {"port": port, "servers": servers, "folder": folder, "descriptors": few}
+    words = f"    ssl_certificate {tls};\n    ssl_certificate_key {tls};\n    ssl_protocols TLSv1.3;\n"
+    values |= {"tls": " ssl", "certificate": words} if tls else {"tls": "", "certificate": ""}
+    path.write_text(NGINX.format(**values))
     program = binary("nginx")
     command = [program, "-e", folder / "error.log", "-c", path]
     return command, {}, said_by(program, "-v").split("/")[-1]
 
 
-def envoy(folder, replicas, port):
+def envoy(folder, replicas, port, tls):
+    no_tls(tls)
+
     def address(number):
         return {"socket_address": {"address": "127.0.0.1", "port_value": number}}
 
@@ -227,7 +245,8 @@ def envoy(folder, replicas, port):
 
 
 def rust_router(package, policy, *more):
-    def plan(folder, replicas, port):
+    def plan(folder, replicas, port, tls):
+        no_tls(tls)
         command = [peer_binary(package, package), *more]
         command += ["--worker-urls", *(f"http://127.0.0.1:{r}" for r in replicas)]
         command += ["--host", "127.0.0.1", "--port", port, "--policy", policy]
@@ -259,9 +278,13 @@ ALL = [name for name in PLANS if not name.endswith("-rr")]
 CHAT = json.dumps({"model": "m1", "messages": [{"role": "user", "content": "are you there"}]})
 
 
-def answers(port):
+def answers(port, tls):
     """Whether one chat completion comes back with 200."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
+    if tls:
+        trusting = ssl.create_default_context(cafile=tls)
+        connection = http.client.HTTPSConnection("localhost", port, timeout=2, context=trusting)
+    else:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=2)
     with contextlib.suppress(OSError, http.client.HTTPException):
         kind = {"Content-Type": "application/json"}
         connection.request("POST", "/v1/chat/completions", CHAT, kind)
@@ -273,12 +296,13 @@ def answers(port):
 class Proxy:
     """One running proxy, from its start until the `with` block ends."""
 
-    def __init__(self, name, folder, replicas):
+    def __init__(self, name, folder, replicas, tls=None):
         self.name = name
+        self.tls = tls
         self.port = free_port()
         own = folder / f"{name}-{self.port}"
         own.mkdir()
-        command, environment, self.version = PLANS[name](own, replicas, self.port)
+        command, environment, self.version = PLANS[name](own, replicas, self.port, tls)
         begin = time.monotonic()
         with open(own / "output.log", "w") as log:
             self._process = subprocess.Popen(
@@ -288,7 +312,7 @@ class Proxy:
                 stderr=log,
                 env={**os.environ, **environment},
             )
-        while not answers(self.port):
+        while not answers(self.port, tls):
             if self._process.poll() is not None or time.monotonic() > begin + START_S:
                 lines = (own / "output.log").read_text(errors="replace").splitlines()
                 self.__exit__()
@@ -330,7 +354,7 @@ class Proxy:
 class Direct:
     """No proxy: what the load generator and the replicas do by themselves."""
 
-    name, version, start_s = "direct", "", 0
+    name, version, start_s, tls = "direct", "", 0, None
 
     def __init__(self, replicas):
         self.port = replicas[0]

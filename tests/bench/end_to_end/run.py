@@ -24,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
 from bench.end_to_end import cases, proxies, report  # noqa: E402
+from support.certificates import Certificate  # noqa: E402
 from support.processes import Listening  # noqa: E402
 
 LISTENERS = 4
@@ -63,13 +64,21 @@ def start_replicas(stack):
     return [int(line.rsplit(":", 1)[1]) for line in found]
 
 
+def make_certificate(folder):
+    made = Certificate(folder, "proxy", "subjectAltName=DNS:localhost")
+    both = folder / "proxy.pem"
+    both.write_text(made.certificate.read_text() + made.key.read_text())
+    return both
+
+
 def start_all(stack, wanted, rig, skipped):
     """Those of `wanted` that start; the others' reasons go into `skipped`."""
     started = []
     for name in wanted:
         progress(f"starting {name}")
         try:
-            started.append(stack.enter_context(proxies.Proxy(name, rig.folder, rig.replicas)))
+            proxy = proxies.Proxy(name, rig.folder, rig.replicas, rig.tls)
+            started.append(stack.enter_context(proxy))
         except proxies.Unavailable as reason:
             skipped[name] = str(reason)
     return started
@@ -96,7 +105,8 @@ def run(arguments):
     }
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir="/dev/shm")))
-        rig = cases.Rig(start_replicas(stack), folder, arguments.seconds)
+        tls = make_certificate(folder) if arguments.tls else None
+        rig = cases.Rig(start_replicas(stack), folder, arguments.seconds, tls)
         started = start_all(stack, arguments.only, rig, skipped)
         direct = proxies.Direct(rig.replicas)
         for proxy in started:  # One unmeasured run fills caches and connection pools.
@@ -107,7 +117,8 @@ def run(arguments):
                 case = cases.CASES[name]
                 if number % case.every != 0:
                     continue
-                turn = [*started, direct] if case.direct else started
+                # What TLS adds for a load generator is no proxy's doing.
+                turn = [*started, direct] if case.direct and not tls else started
                 for proxy in order.sample(turn, len(turn)):
                     progress(f"round {number + 1}/{arguments.rounds}: {name}, {proxy.name}")
                     record = {"round": number, "case": name, "proxy": proxy.name}
@@ -119,6 +130,8 @@ def run(arguments):
         "rounds": f"{arguments.rounds} of {arguments.seconds:g} s for each figure"
         + ("; held streams in every third" if arguments.rounds > 1 else ""),
     }
+    if arguments.tls:
+        conditions["TLS"] = f"from clients: 1.3, {proxies.TLS_SUITE}, P-256, connections kept"
     conditions |= {f"version of {proxy.name}": proxy.version for proxy in started}
     # Proxies in the order they were asked for, not in that of the first round.
     rank = {name: at for at, name in enumerate([*arguments.only, report.DIRECT])}
@@ -132,6 +145,7 @@ def main():
     parser.add_argument("--only", type=names(proxies.PLANS), metavar="PROXY,...")
     parser.add_argument("--cases", type=names(cases.CASES), metavar="CASE,...")
     parser.add_argument("--rounds", type=int)
+    parser.add_argument("--tls", action="store_true", help="clients speak TLS 1.3 to the proxies")
     parser.add_argument("--seconds", type=float, help="of one measurement (2)")
     parser.add_argument("--quick", action="store_true", help="one short round, for a look")
     parser.add_argument("--json", type=pathlib.Path, help="also store all figures here")
