@@ -20,8 +20,13 @@ constexpr std::size_t kSlack = std::size_t{64} << 10;
 constexpr std::size_t kMostSentBytes = std::size_t{1} << 20;
 constexpr std::size_t kFewestSentBytes = std::size_t{128} << 10;
 
+// For one generation of what was sent lately.
 constexpr std::size_t sent_bytes(std::size_t max_bytes) {
   return std::min(kMostSentBytes, max_bytes / 16);
+}
+// And for what was dropped after that.
+constexpr std::size_t drop_bytes(std::size_t max_bytes) {
+  return sent_bytes(max_bytes) / 16;
 }
 
 template <typename Visit>
@@ -110,11 +115,13 @@ void EngineCaches::remove(const EngineCache& cache, std::span<const BlockHash> b
   const auto tier = static_cast<std::size_t>(cache.tier);
   if (bank.tiers[tier] == nullptr) return;
   Unit& unit = bank.units[place];
-  const std::uint64_t before = blocks_;
+  const bool expected = now_ != nullptr && (now_->sent.blocks(cache.replica) > 0 ||
+                                            before_->sent.blocks(cache.replica) > 0);
   for (const BlockHash block : blocks) {
     if (!bank.tiers[tier]->remove(block, place)) continue;
     --unit.blocks[tier];
     --blocks_;
+    if (expected) note_drop(cache.replica, block);
     if (tails) continue;
     for (std::size_t level = tier; level < kTiers; ++level) {
       if ((bank.find(block, level) & bit) == 0) bank.open[level] |= bit;
@@ -126,8 +133,6 @@ void EngineCaches::remove(const EngineCache& cache, std::span<const BlockHash> b
     held += unit.blocks[level];
     if (held == 0) bank.open[level] &= ~bit;
   }
-  // A cache that makes room may have dropped what was sent to it a moment ago.
-  if (blocks_ < before) forget_sent(cache.replica);
 }
 
 void EngineCaches::clear(ReplicaIndex replica, std::uint16_t rank) {
@@ -165,12 +170,15 @@ void EngineCaches::set_trust(ReplicaIndex replica, Trust trust) {
     const Holders bit = Holders{1} << number % kBankUnits;
     bank.trusted = trust == Trust::kTrusted ? bank.trusted | bit : bank.trusted & ~bit;
   }
-  if (trust == Trust::kTrusted && sent_ == nullptr &&
+  if (trust == Trust::kTrusted && now_ == nullptr &&
       sent_bytes(options_.max_bytes) >= kFewestSentBytes) {
-    const PrefixIndex::Options options{.max_bytes = sent_bytes(options_.max_bytes),
-                                       .seed = options_.seed};
-    sent_ = std::make_unique<PrefixIndex>(options);
-    sent_before_ = std::make_unique<PrefixIndex>(options);
+    const auto make = [&] {
+      return std::make_unique<Lately>(
+          Lately{PrefixIndex({.max_bytes = sent_bytes(options_.max_bytes), .seed = options_.seed}),
+                 RecentDrops(drop_bytes(options_.max_bytes), options_.seed)});
+    };
+    now_ = make();
+    before_ = make();
   }
 }
 
@@ -263,19 +271,27 @@ HolderTable& EngineCaches::table(Bank& bank, std::size_t tier) {
 std::size_t EngineCaches::bytes() const {
   std::size_t sum = sizeof(EngineCaches) + banks_.capacity() * sizeof(banks_[0]) +
                     replicas_.capacity() * sizeof(ReplicaState) +
-                    place_.capacity() * sizeof(place_[0]) + unit_list_bytes_;
+                    place_.capacity() * sizeof(place_[0]) + near_.capacity() * sizeof(near_[0]) +
+                    unit_list_bytes_;
   for (const auto& bank : banks_) {
     sum += sizeof(Bank);
     for (const auto& tier : bank->tiers) sum += tier == nullptr ? 0 : tier->bytes();
   }
-  if (sent_ != nullptr) sum += sent_->bytes() + sent_before_->bytes();
+  for (const Lately* const lately : {now_.get(), before_.get()}) {
+    if (lately != nullptr) sum += lately->sent.bytes() + lately->drops.bytes();
+  }
   return sum;
 }
 
 // What tables may grow by.
 std::size_t EngineCaches::room() const {
-  std::size_t taken = bytes() + kSlack + 2 * sent_bytes(options_.max_bytes);
-  if (sent_ != nullptr) taken -= sent_->bytes() + sent_before_->bytes();
+  std::size_t taken = bytes() + kSlack;
+  if (sent_bytes(options_.max_bytes) >= kFewestSentBytes) {
+    taken += 2 * (sent_bytes(options_.max_bytes) + drop_bytes(options_.max_bytes));
+  }
+  for (const Lately* const lately : {now_.get(), before_.get()}) {
+    if (lately != nullptr) taken -= lately->sent.bytes() + lately->drops.bytes();
+  }
   return taken < options_.max_bytes ? options_.max_bytes - taken : 0;
 }
 
@@ -320,6 +336,7 @@ bool EngineCaches::sweep_bank(Bank& bank, std::size_t blocks) {
 
 void EngineCaches::match(std::span<const BlockHash> chain, TimePoint now, std::vector<Match>& out) {
   out.clear();
+  near_.clear();
   if (trusted_ == 0 || chain.empty()) return;
   for (const auto& bank : banks_) {
     if (bank->trusted == 0) continue;
@@ -339,31 +356,28 @@ void EngineCaches::match(std::span<const BlockHash> chain, TimePoint now, std::v
         length = lengths[level];
       }
       // A worth of 0.7 ten times is 7 whatever is lost in the last digits.
-      credit(bank->units[place].replica, static_cast<std::uint32_t>(worth + 1e-6), length, out);
+      const Match& match =
+          credit(bank->units[place].replica, static_cast<std::uint32_t>(worth + 1e-6), length, out);
+      near_.resize(out.size());
+      std::uint32_t& near = near_[static_cast<std::size_t>(&match - out.data())];
+      near = std::max(near, lengths[0]);
     });
   }
-  if (sent_ != nullptr) {
-    turn(now);
-    for (const PrefixIndex* const index : {sent_.get(), sent_before_.get()}) {
-      index->match(chain, 0, sent_matches_);
-      for (const PrefixMatches::Holder& holder : sent_matches_.holders) {
-        if (trusted(holder.replica)) credit(holder.replica, holder.blocks, holder.blocks, out);
-      }
-    }
-  }
+  if (now_ != nullptr) match_sent(chain, now, out);
   for (const Match& match : out) place_[match.replica] = 0;
 }
 
-void EngineCaches::credit(ReplicaIndex replica, std::uint32_t blocks, std::uint32_t length,
-                          std::vector<Match>& out) {
+EngineCaches::Match& EngineCaches::credit(ReplicaIndex replica, std::uint32_t blocks,
+                                          std::uint32_t length, std::vector<Match>& out) {
   if (place_[replica] == 0) {
     out.push_back({replica, blocks, length});
     place_[replica] = static_cast<std::uint32_t>(out.size());
-    return;
+    return out.back();
   }
   Match& match = out[place_[replica] - 1];
   match.blocks = std::max(match.blocks, blocks);
   match.length = std::max(match.length, length);
+  return match;
 }
 
 // Of units that are closed at the level: all of them at once, by halves of the chain. The ranges of
@@ -415,28 +429,62 @@ void EngineCaches::walk(const Bank& bank, std::span<const BlockHash> chain, std:
 
 // --- What was sent lately
 
-void EngineCaches::sent(std::span<const BlockHash> chain, ReplicaIndex replica, TimePoint now) {
-  if (sent_ == nullptr || chain.empty() || !trusted(replica)) return;
+// A request that was sent is believed to bring what the engine does not hold yet, up to the first
+// block that the engine held and dropped since.
+void EngineCaches::match_sent(std::span<const BlockHash> chain, TimePoint now,
+                              std::vector<Match>& out) {
   turn(now);
-  sent_->insert(chain, 0, replica);
+  for (const Lately* const lately : {now_.get(), before_.get()}) {
+    lately->sent.match(chain, 0, sent_matches_);
+    for (const PrefixMatches::Holder& holder : sent_matches_.holders) {
+      if (!trusted(holder.replica)) continue;
+      const std::uint32_t place = place_[holder.replica];
+      std::uint32_t length = place > 0 && place <= near_.size() ? near_[place - 1] : 0;
+      while (length < holder.blocks && !dropped(holder.replica, chain[length])) ++length;
+      if (length > 0) credit(holder.replica, length, length, out);
+    }
+  }
+}
+
+void EngineCaches::sent(std::span<const BlockHash> chain, ReplicaIndex replica, TimePoint now) {
+  if (now_ == nullptr || chain.empty() || !trusted(replica)) return;
+  turn(now);
+  now_->sent.insert(chain, 0, replica);
+  // What the engine dropped before comes back with this request.
+  for (Lately* const lately : {now_.get(), before_.get()}) {
+    if (lately->drops.size() == 0) continue;
+    for (const BlockHash block : chain) lately->drops.erase(replica, block);
+  }
 }
 
 void EngineCaches::forget_sent(ReplicaIndex replica) {
-  if (sent_ == nullptr) return;
-  sent_->forget(replica);
-  sent_before_->forget(replica);
+  if (now_ == nullptr) return;
+  now_->sent.forget(replica);
+  before_->sent.forget(replica);
+}
+
+// Where drops are too many to be remembered, nothing is expected of the replica any more.
+void EngineCaches::note_drop(ReplicaIndex replica, BlockHash block) {
+  if (!now_->drops.add(replica, block)) forget_sent(replica);
+}
+
+bool EngineCaches::dropped(ReplicaIndex replica, BlockHash block) const {
+  return now_->drops.contains(replica, block) || before_->drops.contains(replica, block);
 }
 
 void EngineCaches::turn(TimePoint now) {
-  const auto empty = [&](PrefixIndex& index) {
-    if (index.blocks() == 0) return;
-    for (ReplicaIndex replica = 0; replica < replicas_.size(); ++replica) index.forget(replica);
+  const auto empty = [&](Lately& lately) {
+    lately.drops.clear();
+    if (lately.sent.blocks() == 0) return;
+    for (ReplicaIndex replica = 0; replica < replicas_.size(); ++replica) {
+      lately.sent.forget(replica);
+    }
   };
   const Duration since = now - turned_;
   if (since < options_.sent_life) return;
-  std::swap(sent_, sent_before_);
-  empty(*sent_);
-  if (since >= 2 * options_.sent_life) empty(*sent_before_);
+  std::swap(now_, before_);
+  empty(*now_);
+  if (since >= 2 * options_.sent_life) empty(*before_);
   turned_ = now;
 }
 

@@ -14,6 +14,7 @@
 #include "core/features.h"
 #include "core/holder_table.h"
 #include "core/prefix_index.h"
+#include "core/recent_drops.h"
 #include "core/replica.h"
 
 namespace pointsman {
@@ -60,7 +61,7 @@ struct EngineCache {
 // bisected; otherwise the prompt's blocks are looked up one after the other.
 //
 // The tables (core/holder_table.h) have 16 bytes for a block however many ranks hold it, up to 64
-// ranks to a table. With what they keep free it is at most 26 bytes per block and replica in any
+// ranks to a table. With what they keep free it is at most 20.5 bytes per block and replica in any
 // shape, and a fraction of it where replicas hold the same (docs/decisions/0005-engine-caches.md).
 // bytes() never exceeds Options::max_bytes: the replica that asks for more loses its blocks and its
 // trust.
@@ -78,8 +79,8 @@ class EngineCaches {
     // What a cached block is worth, by tier, from 0 to 1: what it saves of its computation.
     std::array<double, kTiers> worth = {1.0, 0.7, 0.3};
     // A request that was sent to a trusted replica counts as cached there for at least so long and
-    // at most twice as long: until the engine's own word has had time to come. It ends when the
-    // engine drops any block: one short of room may have dropped these.
+    // at most twice as long: until the engine's own word has had time to come. From a block on that
+    // the engine drops after the request was sent, its word stands at once.
     Duration sent_life = std::chrono::seconds(3);
   };
 
@@ -206,9 +207,12 @@ class EngineCaches {
               HolderTable::Holders units);
   void walk(const Bank& bank, std::span<const BlockHash> chain, std::size_t level,
             HolderTable::Holders units);
-  void credit(ReplicaIndex replica, std::uint32_t blocks, std::uint32_t length,
-              std::vector<Match>& out);
+  Match& credit(ReplicaIndex replica, std::uint32_t blocks, std::uint32_t length,
+                std::vector<Match>& out);
+  void match_sent(std::span<const BlockHash> chain, TimePoint now, std::vector<Match>& out);
   void forget_sent(ReplicaIndex replica);
+  void note_drop(ReplicaIndex replica, BlockHash block);
+  [[nodiscard]] bool dropped(ReplicaIndex replica, BlockHash block) const;
   void turn(TimePoint now);
 
   Options options_;
@@ -220,13 +224,18 @@ class EngineCaches {
   std::uint32_t trusted_ = 0;
   bool dirty_ = false;  // some bank has something to sweep
 
-  // What was sent lately, in two generations.
-  std::unique_ptr<PrefixIndex> sent_;
-  std::unique_ptr<PrefixIndex> sent_before_;
+  // What was sent lately, and what was dropped after that, in two generations.
+  struct Lately {
+    PrefixIndex sent;
+    RecentDrops drops;
+  };
+  std::unique_ptr<Lately> now_;
+  std::unique_ptr<Lately> before_;
   TimePoint turned_{};
 
   std::array<Levels, kBankUnits> lengths_{};  // scratch of match()
   std::vector<std::uint32_t> place_;          // by ReplicaIndex: in match()'s answer, plus 1
+  std::vector<std::uint32_t> near_;           // of match()'s answer: leading blocks on the GPU
   PrefixMatches sent_matches_;                // scratch
 };
 

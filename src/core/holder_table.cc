@@ -26,16 +26,16 @@ constexpr std::size_t segment_bytes(std::uint32_t capacity) {
   return (std::size_t{capacity} + kTail) * 16 + 16;
 }
 
-// A segment is seven eighths full at most, and at its fullest before it grows by a fifth.
+// A segment is seven eighths full at most, and at its fullest before it grows by a tenth.
 constexpr bool is_full(std::uint32_t size, std::uint32_t capacity) {
   return std::uint64_t{size} * 8 >= std::uint64_t{capacity} * 7;
 }
 constexpr std::uint32_t next_capacity(std::uint32_t capacity) {
-  return capacity + capacity / 5 + 4;
+  return capacity + capacity / 10 + 2;
 }
 // For what a segment is made anew with.
 constexpr std::uint32_t capacity_for(std::uint32_t size) {
-  return std::max(kFirstCapacity, size + size / 3 + 4);
+  return std::max(kFirstCapacity, size + size / 5 + 4);
 }
 
 }  // namespace

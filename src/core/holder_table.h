@@ -15,7 +15,7 @@ namespace pointsman {
 // 1980) whose buckets are segments of a few hundred entries: small tables of their own, each with
 // room for what it holds and a little more. So nothing is ever rehashed as a whole: the longest
 // pause is the copy of one segment, some microseconds, and what the table occupies follows what it
-// holds, up and down, within a fifth. In a segment entries lie in the order of their hashes, each
+// holds, up and down. In a segment entries lie in the order of their hashes, each
 // as close behind its own place as there is room (ordered linear probing, Amble and Knuth 1974), so
 // that a search ends where the hash would be, found or not.
 //

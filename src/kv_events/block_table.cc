@@ -1,21 +1,38 @@
 #include "kv_events/block_table.h"
 
 #include <algorithm>
-#include <utility>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
 
 namespace pointsman {
 namespace {
 
-constexpr std::size_t kFirstCapacity = 64;
+// Places behind the last that is some entry's own.
+constexpr std::size_t kTail = 64;
+constexpr std::size_t kFirstPlaces = 2 * kTail;
 
-// The engine's hash 0 stands for itself nowhere else.
-constexpr EngineHash kStandInForZero = 0x9E37'79B9'7F4A'7C15;
+constexpr bool is_full(std::size_t size, std::size_t capacity) {
+  return size * 11 >= capacity * 10;
+}
 
-EngineHash stored_form(EngineHash hash) {
-  return hash == 0 ? kStandInForZero : hash;
+// Makes an array longer or shorter and keeps what fits. False, and nothing done, without memory.
+template <typename Array>
+bool resize(Array& array, std::size_t count) {
+  using Element = typename Array::element_type;
+  static_assert(std::is_trivially_copyable_v<Element>);
+  void* const memory = std::realloc(array.get(), count * sizeof(Element));
+  if (memory == nullptr) return false;
+  static_cast<void>(array.release());
+  array.reset(static_cast<Element*>(memory));
+  return true;
 }
 
 }  // namespace
+
+void BlockTable::Free::operator()(void* memory) const {
+  std::free(memory);
+}
 
 BlockTable::BlockTable(std::size_t keys, std::uint64_t seed, TableBudget& budget)
     : keys_each_(std::max<std::size_t>(keys, 1)), seed_(seed), budget_(budget) {}
@@ -24,109 +41,144 @@ BlockTable::~BlockTable() {
   budget_.used -= bytes();
 }
 
-std::uint32_t BlockTable::tag_of(EngineHash stored) const {
+BlockTable::Mixed BlockTable::mixed(EngineHash hash) const {
   // The finaliser of splitmix64: whoever makes the hashes does not know the seed.
-  std::uint64_t z = stored ^ seed_;
+  std::uint64_t z = hash ^ seed_;
   z = (z ^ (z >> 30)) * 0xBF58'476D'1CE4'E5B9;
   z = (z ^ (z >> 27)) * 0x94D0'49BB'1331'11EB;
+  z ^= z >> 31;
   const auto tag = static_cast<std::uint32_t>(z >> 32);
-  return tag == 0 ? 1 : tag;
+  return {tag == kFree ? 1 : tag, static_cast<std::uint32_t>(z)};
+}
+
+BlockTable::Place BlockTable::seek(std::uint32_t tag) const {
+  Place place = home(tag);
+  while (tags_[place] != kFree && tags_[place] < tag) ++place;
+  return place;
 }
 
 std::optional<BlockTable::Place> BlockTable::find(EngineHash hash) const {
   if (size_ == 0) return std::nullopt;
-  const EngineHash wanted = stored_form(hash);
-  Place place = home(tag_of(wanted));
-  while (hashes_[place] != kFree) {
-    if (hashes_[place] == wanted) return place;
-    place = after(place);
+  const Mixed wanted = mixed(hash);
+  for (Place place = seek(wanted.tag); tags_[place] == wanted.tag; ++place) {
+    if (entries_[place].rest == wanted.rest) return place;
   }
   return std::nullopt;
 }
 
 std::optional<BlockTable::Place> BlockTable::parent(Place place) const {
-  const std::uint32_t wanted = parents_[place];
+  const std::uint32_t wanted = entries_[place].parent;
   if (wanted == 0) return std::nullopt;
-  Place at = home(wanted);
-  while (hashes_[at] != kFree) {
-    if (tag_of(hashes_[at]) == wanted) return at;
-    at = after(at);
-  }
-  return std::nullopt;
+  const Place at = seek(wanted);
+  return tags_[at] == wanted ? std::optional(at) : std::nullopt;
 }
 
 std::optional<BlockTable::Place> BlockTable::insert(EngineHash hash,
                                                     std::optional<EngineHash> parent) {
-  if (size_ + 1 > capacity_ - capacity_ / 8 && !grow()) return std::nullopt;
-  const EngineHash wanted = stored_form(hash);
-  Place place = home(tag_of(wanted));
-  while (hashes_[place] != kFree) place = after(place);
-  hashes_[place] = wanted;
-  facts_[place] = 0;
-  parents_[place] = parent ? tag_of(stored_form(*parent)) : 0;
+  if (is_full(size_ + 1, capacity_) && !grow()) return std::nullopt;
+  const Mixed made = mixed(hash);
+  Place place = 0;
+  Place free = 0;
+  for (;;) {
+    place = seek(made.tag);
+    free = place;
+    while (tags_[free] != kFree) ++free;
+    if (free + 1 < places_) break;
+    if (!grow()) return std::nullopt;
+  }
+  move_up(place, free);
+  tags_[place] = made.tag;
+  entries_[place] = {made.rest, 0, parent ? mixed(*parent).tag : 0};
   ++size_;
   return place;
 }
 
 void BlockTable::erase(Place place) {
   --size_;
-  Place hole = place;
-  for (Place next = after(hole); hashes_[next] != kFree; next = after(next)) {
-    // An entry may move back to the hole unless its home lies behind it.
-    if (distance(home(tag_of(hashes_[next])), next) < distance(hole, next)) continue;
-    move_entry(next, hole);
-    hole = next;
-  }
-  hashes_[hole] = kFree;
+  // Those behind it move back, up to the first that lies in its own place.
+  Place end = place + 1;
+  while (tags_[end] != kFree && home(tags_[end]) < end) ++end;
+  move_down(place + 1, end);
+  tags_[end - 1] = kFree;
 }
 
 void BlockTable::clear() {
   budget_.used -= bytes();
   capacity_ = 0;
+  places_ = 0;
   size_ = 0;
-  hashes_.reset();
-  facts_.reset();
-  parents_.reset();
+  tags_.reset();
+  entries_.reset();
   keys_.reset();
 }
 
 void BlockTable::move_entry(Place from, Place to) {
-  hashes_[to] = hashes_[from];
-  facts_[to] = facts_[from];
-  parents_[to] = parents_[from];
+  tags_[to] = tags_[from];
+  entries_[to] = entries_[from];
   std::ranges::copy(keys(from), keys(to).begin());
 }
 
+void BlockTable::move_up(Place first, Place end) {
+  const std::size_t count = end - first;
+  if (count == 0) return;
+  std::memmove(&tags_[first + 1], &tags_[first], count * sizeof(tags_[0]));
+  std::memmove(&entries_[first + 1], &entries_[first], count * sizeof(entries_[0]));
+  std::memmove(keys(first + 1).data(), keys(first).data(), count * keys(first).size_bytes());
+}
+
+void BlockTable::move_down(Place first, Place end) {
+  const std::size_t count = end - first;
+  if (count == 0) return;
+  std::memmove(&tags_[first - 1], &tags_[first], count * sizeof(tags_[0]));
+  std::memmove(&entries_[first - 1], &entries_[first], count * sizeof(entries_[0]));
+  std::memmove(keys(first - 1).data(), keys(first).data(), count * keys(first).size_bytes());
+}
+
 bool BlockTable::grow() {
-  const std::size_t capacity = std::max(kFirstCapacity, capacity_ + capacity_ / 8);
-  const std::size_t more = (capacity - capacity_) * entry_bytes();
+  const std::size_t places = std::max(kFirstPlaces, places_ + places_ / 32 + 8);
+  const std::size_t more = (places - places_) * entry_bytes();
   if (budget_.used > budget_.max_bytes || more > budget_.max_bytes - budget_.used) return false;
-  budget_.used += more;
-  const std::size_t former = capacity_;
-  const std::unique_ptr<EngineHash[]> hashes =
-      std::exchange(hashes_, std::make_unique<EngineHash[]>(capacity));
-  const std::unique_ptr<std::uint32_t[]> facts =
-      std::exchange(facts_, std::make_unique_for_overwrite<std::uint32_t[]>(capacity));
-  const std::unique_ptr<std::uint32_t[]> parents =
-      std::exchange(parents_, std::make_unique_for_overwrite<std::uint32_t[]>(capacity));
-  const std::unique_ptr<BlockHash[]> keys =
-      std::exchange(keys_, std::make_unique_for_overwrite<BlockHash[]>(capacity * keys_each_));
-  capacity_ = capacity;
-  for (Place from = 0; from < former; ++from) {
-    if (hashes[from] == kFree) continue;
-    Place place = home(tag_of(hashes[from]));
-    while (hashes_[place] != kFree) place = after(place);
-    hashes_[place] = hashes[from];
-    facts_[place] = facts[from];
-    parents_[place] = parents[from];
-    std::copy_n(keys.get() + from * keys_each_, keys_each_, keys_.get() + place * keys_each_);
+  if (!resize(tags_, places) || !resize(entries_, places) || !resize(keys_, places * keys_each_)) {
+    return false;
   }
+  budget_.used += more;
+  std::fill(&tags_[places_], &tags_[0] + places, kFree);
+  places_ = places;
+  // Where the entries at the end need more places than there are behind it, it is put further
+  // ahead.
+  std::size_t tail = kTail;
+  while (!spread(places - tail)) tail = std::min(2 * tail, places);
   return true;
+}
+
+// Puts all entries where they belong in a table of this capacity. False where there is no room
+// behind it for the last ones and one more; then they are in order and nothing else.
+bool BlockTable::spread(std::size_t capacity) {
+  capacity_ = capacity;
+  Place first = places_;
+  for (Place from = places_; from-- > 0;) {
+    if (tags_[from] == kFree) continue;
+    --first;
+    if (from == first) continue;
+    move_entry(from, first);
+    tags_[from] = kFree;
+  }
+  Place next = 0;
+  for (Place from = first; from < places_; ++from) {
+    next = std::max(next, home(tags_[from]));
+    if (next > from) return false;
+    if (next < from) {
+      move_entry(from, next);
+      tags_[from] = kFree;
+    }
+    ++next;
+  }
+  return next + 1 < places_;
 }
 
 // Bits 0-11 phase, 12-15 copies, 16 and 17 slower tiers, 18 left out, 19-31 children.
 BlockTable::Facts BlockTable::facts(Place place) const {
-  const std::uint32_t bits = facts_[place];
+  const std::uint32_t bits = entries_[place].facts;
   Facts facts;
   facts.phase = static_cast<std::uint16_t>(bits & kMostPhase);
   facts.copies = static_cast<std::uint8_t>((bits >> 12) & kMostCopies);
@@ -138,9 +190,10 @@ BlockTable::Facts BlockTable::facts(Place place) const {
 }
 
 void BlockTable::set_facts(Place place, const Facts& facts) {
-  facts_[place] = facts.phase | (std::uint32_t{facts.copies} << 12) |
-                  (std::uint32_t{facts.slower[0]} << 16) | (std::uint32_t{facts.slower[1]} << 17) |
-                  (std::uint32_t{facts.left_out} << 18) | (std::uint32_t{facts.children} << 19);
+  entries_[place].facts =
+      facts.phase | (std::uint32_t{facts.copies} << 12) | (std::uint32_t{facts.slower[0]} << 16) |
+      (std::uint32_t{facts.slower[1]} << 17) | (std::uint32_t{facts.left_out} << 18) |
+      (std::uint32_t{facts.children} << 19);
 }
 
 }  // namespace pointsman

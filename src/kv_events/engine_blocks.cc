@@ -89,7 +89,7 @@ void EngineBlocks::clear(CacheChanges& changes) {
 void EngineBlocks::tell_all(CacheChanges& changes) {
   if (!table_) return;
   shared_.clear();
-  done_.assign(table_->capacity(), false);
+  done_.assign(table_->places(), false);
   table_->for_each([&](BlockTable::Place place) {
     // What is before a block is told before it.
     way_up_.clear();
