@@ -133,6 +133,7 @@ ProxyOptions proxy_options(const Config& config, std::uint64_t seed) {
   options.limits.head.max_headers = config.limits.headers;
   options.limits.request_body = config.limits.request_body;
   options.limits.max_body = config.features.max_body;
+  options.limits.body_rate = config.limits.body_rate;
   options.limits.body_memory = config.limits.body_memory;
   options.limits.held_answer = config.limits.held_answer;
   options.retry.tries = config.retry.tries;

@@ -103,6 +103,7 @@ struct LimitsConfig {
   std::size_t head = std::size_t{32} << 10;         // of a request or an answer
   std::uint32_t headers = 128;                      // lines of such a head
   std::size_t request_body = 0;                     // larger ones are refused; 0: none is
+  std::size_t body_rate = 500;                      // bytes per second; 0: no limit
   std::size_t body_memory = std::size_t{1} << 30;   // all held request bodies together
   std::size_t held_answer = std::size_t{64} << 10;  // of an answer that may be retried
   Duration longest_generation{0};  // longest answer expected; `check` compares limits with it

@@ -204,6 +204,10 @@ std::vector<Key<Config>> make_config_keys() {
       .add("headers", &LimitsConfig::headers, 8, 128, "Header lines of one such head; likewise.")
       .add("request_body", &LimitsConfig::request_body, 1, 1024 * kGiB,
            "Larger request bodies get 413.", "no limit")
+      .add("body_rate", &LimitsConfig::body_rate, 1, kGiB,
+           "Bytes a second that a request's body must bring, averaged over "
+           "timeouts.client_body_gap; a slower one gets 408.",
+           "no limit")
       .add("body_memory", &LimitsConfig::body_memory, kMiB, 1024 * kGiB,
            "All held request bodies together; beyond it, bodies stream through.")
       .add("held_answer", &LimitsConfig::held_answer, kKiB, 16 * kMiB,

@@ -105,6 +105,7 @@ void Exchange::begin(ClientConnection& client) {
   keep_alive_ = head.keep_alive();
   request_id_ = head.request_id().empty() ? shard_.next_request_id() : head.request_id();
   body_.start(head);
+  body_patience_ = shard_.options().timeouts.client_body_gap;
   // What is here already: a request refused below keeps its connection if its body is whole.
   body_.advance_in_place(input_body(), /*room=*/1);
   route();
@@ -171,7 +172,7 @@ void Exchange::body_progress(RequestBody::Progress progress) {
   if (body_too_large()) return refuse_body();
   switch (progress) {
     case RequestBody::Progress::kNeedMore:
-      client_->expect_body_within(shard_.options().timeouts.client_body_gap);
+      expect_body();
       return client_->want_read();
     case RequestBody::Progress::kBad:
       return refuse_bad_body();
@@ -185,6 +186,29 @@ void Exchange::body_progress(RequestBody::Progress progress) {
   read_features();
 }
 
+// The client is waited for. What has come late leaves less time for what is still to come, so that
+// a body that trickles is no more waited for than one that stops.
+void Exchange::expect_body() {
+  body_awaited_since_ = shard_.reactor().coarse_now();
+  const bool limited = shard_.options().timeouts.client_body_gap > Duration::zero();
+  client_->expect_body_within(limited ? std::max(body_patience_, Duration(1)) : Duration::zero());
+}
+
+void Exchange::body_came(std::uint64_t bytes) {
+  const Duration gap = shard_.options().timeouts.client_body_gap;
+  const std::size_t rate = shard_.options().limits.body_rate;
+  if (rate == 0) {
+    body_patience_ = gap;
+    return;
+  }
+  const TimePoint now = shard_.reactor().coarse_now();
+  body_patience_ -= now - body_awaited_since_;
+  body_awaited_since_ = now;
+  // More than a gap's worth is not saved up.
+  const double worth_s = static_cast<double>(bytes) / static_cast<double>(rate);
+  body_patience_ = std::min(gap, body_patience_ + from_seconds(std::min(worth_s, to_seconds(gap))));
+}
+
 void Exchange::on_client_readable() {
   if (state_ == State::kTunnel) return tunnel_from_client();
   if (state_ != State::kReading) {
@@ -196,6 +220,7 @@ void Exchange::on_client_readable() {
   const IoResult got = moved ? client_->stream().read(body_.tail(), body_.room())
                              : client_->stream().read(input.tail(), input.room());
   if (!client_sent(got)) return;
+  body_came(got.bytes);
   if (!moved) {
     input.added(got.bytes);
     return read_body();

@@ -108,6 +108,8 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   [[nodiscard]] bool body_too_large() const;
   void read_body();
   void body_progress(RequestBody::Progress progress);
+  void expect_body();
+  void body_came(std::uint64_t bytes);
   void read_features();
   [[nodiscard]] std::string_view session_header() const;
   [[nodiscard]] std::string_view payload();
@@ -239,6 +241,8 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   bool has_request_ = true;     // its bytes are still in the input
   bool input_overrun_ = false;  // bytes of a next request came where they could not be kept
   TimePoint started_{};
+  Duration body_patience_{};  // how long its body may still be waited for
+  TimePoint body_awaited_since_{};
 
   // --- the choice
   Charge charge_;

@@ -187,7 +187,7 @@ void Exchange::continue_sending() {
     if (body_.complete()) return request_sent();
     // The next part is the client's to send: its own limit runs.
     timer_.cancel();
-    client_->expect_body_within(shard_.options().timeouts.client_body_gap);
+    expect_body();
     return client_->want_read();
   }
   request_sent();
@@ -198,7 +198,7 @@ void Exchange::request_sent() {
   if (!body_.complete()) {
     pumping_ = true;
     timer_.cancel();
-    client_->expect_body_within(shard_.options().timeouts.client_body_gap);
+    expect_body();
     return client_->want_read();
   }
   pumping_ = false;
@@ -224,6 +224,7 @@ void Exchange::pump_body() {
   char* const buffer = shard_.read_buffer();
   const IoResult got = client_->stream().read(buffer, ProxyShard::kReadBuffer);
   if (!client_sent(got)) return;
+  body_came(got.bytes);
   const std::size_t taken = body_.follow({buffer, got.bytes});
   if (taken < got.bytes) input_overrun_ = true;
   shard_.metrics().request_bytes.add(taken);

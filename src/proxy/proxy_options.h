@@ -33,6 +33,7 @@ struct ProxyTimeouts {
 struct ProxyLimits {
   HeadLimits head;                                  // of requests and of answers
   std::size_t request_body = 0;                     // larger bodies are refused; 0: none is
+  std::size_t body_rate = 500;                      // bytes per second of a body; 0: no limit
   std::size_t max_body = std::size_t{16} << 20;     // bodies up to here are held and read whole
   std::size_t body_memory = std::size_t{1} << 30;   // all held bodies together
   std::size_t held_answer = std::size_t{64} << 10;  // of an answer that may be retried

@@ -24,12 +24,18 @@ BACK_S = 90
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
 
+# The router leaves such a replica alone for half a minute, unless a probe fails before.
+SHUTTING_DOWN = {
+    "status": 500,
+    "body": '{"error":{"message":"cannot schedule new futures after shutdown"}}',
+}
+
 # Faults of the simulated replica that the router must hide, or show as what they are.
 FAULTS = [
     {"status": 503, "body": '{"error":{"message":"busy"}}', "headers": {"Retry-After": "1"}},
     {"status": 502, "body": "bad gateway", "content_type": "text/plain"},
     {"status": 429, "body": '{"error":{"message":"full"}}'},
-    {"status": 500, "body": '{"error":{"message":"cannot schedule new futures after shutdown"}}'},
+    SHUTTING_DOWN,
     {"before_head": True, "then": "close"},
     {"before_head": True, "then": "reset"},
     {"after_head": True, "then": "close"},
@@ -79,7 +85,9 @@ def plan(seed, seconds):
         }
         if action == "fault":
             # Few at a time: answers that say "not here" are within the budget of retries.
-            fault = {**draw.choice(FAULTS), "count": draw.randint(1, 3)}
+            late = at > seconds - 32
+            kinds = [fault for fault in FAULTS if not (late and fault is SHUTTING_DOWN)]
+            fault = {**draw.choice(kinds), "count": draw.randint(1, 3)}
             step["fault"] = {**fault, "path": draw.choice([CHAT, COMPLETIONS])}
         elif action == "slow":
             step["fault"] = {"delay_s": round(draw.uniform(0.1, 1.5), 2), "count": 30, "path": "/v1/"}

@@ -238,11 +238,12 @@ class Chaos:
         def check(name, good, figures):
             checks.append(Check(name, bool(good), figures))
 
-        excused = ", ".join(f"{n} excused ({why})" for why, n in sorted(traffic.excused.items()))
+        retries = sum(v for name, v in metrics.items() if name.startswith("pointsman_retries_total"))
+        excused = "".join(f", {n} excused ({why})" for why, n in sorted(traffic.excused.items()))
         check(
             "no request failed before its first byte",
             not traffic.failed and verdicts[GOOD] > 0,
-            f"{total} requests, {len(traffic.failed)} failed{', ' + excused if excused else ''}",
+            f"{total} requests, {retries:g} of them tried again, {len(traffic.failed)} failed{excused}",
         )
         check(
             "no truncated answer passed for a whole one, no bytes went astray",

@@ -383,6 +383,7 @@ TEST(ConfigDefaults, AreTheStatedOnes) {
       {"timeouts.shutdown_delay", "0"},
       {"timeouts.shutdown_grace", "10m"},
       {"limits.request_body", "0"},
+      {"limits.body_rate", "500"},
       {"limits.body_memory", "1GiB"},
       {"limits.held_answer", "64KiB"},
       {"retry.tries", "2"},
