@@ -15,7 +15,7 @@ class Router(Listening):
     Probes and scrapes are as quick as the configuration allows, so that tests do not wait.
     """
 
-    def __init__(self, replicas, policy="least_connections", **settings):
+    def __init__(self, replicas, policy="least_connections", environment=None, **settings):
         self._folder = tempfile.TemporaryDirectory(prefix="pointsman-")
         urls = [getattr(replica, "url", replica) for replica in replicas]
         config = {
@@ -29,7 +29,8 @@ class Router(Listening):
         # JSON is YAML.
         path = pathlib.Path(self._folder.name, "pointsman.yaml")
         path.write_text(json.dumps(config, indent=1))
-        super().__init__([POINTSMAN, "serve", "-c", path], ports=("listening", "admin"))
+        command = [POINTSMAN, "serve", "-c", path]
+        super().__init__(command, ports=("listening", "admin"), environment=environment)
 
     def client(self, **more):
         return Client(self.url, **more)
