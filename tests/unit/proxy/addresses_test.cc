@@ -12,6 +12,7 @@
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 
+#include "support/no_descriptors.h"
 #include "support/plain_message.h"
 #include "support/proxy_test.h"
 #include "support/stepped_proxy.h"
@@ -119,6 +120,42 @@ TEST(Addresses, WithoutAPortLeftOthersAreToldAndWhatRunsGoesOn) {
   ASSERT_TRUE(WIFEXITED(status));
   if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "no network of its own can be had here";
   EXPECT_EQ(WEXITSTATUS(status), 0) << "the step that failed";
+}
+
+// The same of descriptors: connections that are open serve on, and what is lacking is this
+// process's.
+TEST(Addresses, WithoutADescriptorLeftOthersAreToldAndKeptConnectionsServe) {
+  if (NoDescriptorsLeft::kBreaksTheSanitizer) GTEST_SKIP();
+  StepListener listener;
+  SteppedProxy proxy;
+  proxy.add(listener.port());
+  const std::string request = post("/v1/completions", "{}");
+  StepSocket first = proxy.client();
+  StepSocket second = proxy.client();
+  StepSocket replica;
+  first.send(request);
+  ASSERT_TRUE(proxy.asked(listener, replica));
+  replica.in().clear();
+  replica.send(kSmallAnswer);
+  ASSERT_TRUE(proxy.told(first));
+  ASSERT_TRUE(proxy.until([&] { return proxy.connections() == 2; }));
+  {
+    const NoDescriptorsLeft none;
+    // Over the connection that was kept.
+    first.in().clear();
+    first.send(request);
+    ASSERT_TRUE(proxy.asked(listener, replica));
+    second.send(request);
+    ASSERT_TRUE(proxy.told(second));
+    EXPECT_THAT(second.in(), StartsWith("HTTP/1.1 503"));
+    EXPECT_THAT(second.in(), HasSubstr("X-Pointsman-Error: out_of_descriptors"));
+    replica.send(kSmallAnswer);
+    ASSERT_TRUE(proxy.told(first));
+    EXPECT_THAT(first.in(), StartsWith("HTTP/1.1 200"));
+  }
+  EXPECT_TRUE(proxy.fleet().status(0)->usable);
+  EXPECT_EQ(proxy.fleet().status(0)->health.faults, 0);
+  EXPECT_EQ(proxy.in_flight(), 0);
 }
 
 // Case D50: a replica that moves is found within the time that a name is kept.
