@@ -81,6 +81,7 @@ void EngineBlocks::apply(const KvEvent& event, CacheChanges& changes) {
 void EngineBlocks::clear(CacheChanges& changes) {
   if (table_) table_->clear();
   shared_.clear();
+  unheard_hole_ = false;
   gpu_blocks_ = 0;
   other_blocks_ = 0;
   changes.clear();
@@ -288,11 +289,16 @@ void EngineBlocks::tell_stored(Tier tier, const std::optional<BlockHash>& before
   shared_.add(tier, again_);
 }
 
-// Keys of a block that is gone from the tier: those that no other one stands for go to told_.
-void EngineBlocks::take_back(Tier tier, std::span<const BlockHash> keys) {
+// Of a block that is gone from the tier, the keys that no other one stands for go to told_.
+void EngineBlocks::take_back(Tier tier, BlockTable::Place place) {
+  const std::span<const BlockHash> keys = emitted(place);
+  const std::size_t told = told_.size();
   for (const BlockHash key : keys) {
     if (!shared_.take(tier, key)) told_.push_back(key);
   }
+  const BlockTable::Facts facts = table_->facts(place);
+  const bool all_told = !keys.empty() && told_.size() - told == keys.size();
+  if (facts.children > 0 && !facts.left_out && !all_told) unheard_hole_ = true;
 }
 
 // The keys that the index is told of: those at multiples of the router's block size.
@@ -322,11 +328,10 @@ bool EngineBlocks::add_copy(BlockTable::Place place, Tier tier) {
 
 void EngineBlocks::drop_everywhere(BlockTable::Place place, CacheChanges& changes) {
   const BlockTable::Facts facts = table_->facts(place);
-  const std::span<const BlockHash> keys = emitted(place);
   for (const Tier tier : {Tier::kGpu, Tier::kCpu, Tier::kDisk}) {
     if (!in_tier(facts, tier)) continue;
-    take_back(tier, keys);
-    if (!told_.empty()) changes.remove(tier, told_, facts.children == 0);
+    take_back(tier, place);
+    if (!told_.empty()) changes.remove(tier, told_, facts.children == 0 && !unheard_hole_);
     told_.clear();
   }
   gpu_blocks_ -= facts.copies;
@@ -353,7 +358,7 @@ void EngineBlocks::remove_copy(BlockTable::Place place, Tier tier, bool& tails) 
     facts.slower[tier == Tier::kCpu ? 0 : 1] = false;
   }
   if (!in_tier(facts, tier)) {
-    take_back(tier, emitted(place));
+    take_back(tier, place);
     tails = tails && facts.children == 0;
   }
   facts.held() ? table_->set_facts(place, facts) : erase(place);
@@ -371,7 +376,7 @@ void EngineBlocks::remove(const KvEvent& event, CacheChanges& changes) {
   if (!table_) return;
   told_.clear();
   behind_.clear();
-  bool tails = true;
+  bool tails = !unheard_hole_;
   // Tails first, whichever way round they are listed.
   for (const EngineHash hash : event.blocks) {
     const std::optional<BlockTable::Place> place = table_->find(hash);

@@ -131,7 +131,7 @@ class EngineBlocks {
   void tell_stored(Tier tier, CacheChanges& changes);
   void tell_stored(Tier tier, const std::optional<BlockHash>& before,
                    std::span<const BlockHash> keys, CacheChanges& changes);
-  void take_back(Tier tier, std::span<const BlockHash> keys);
+  void take_back(Tier tier, BlockTable::Place place);
   void drop_everywhere(BlockTable::Place place, CacheChanges& changes);
   void erase(BlockTable::Place place);
   void remove_copy(BlockTable::Place place, Tier tier, bool& tails);
@@ -148,6 +148,9 @@ class EngineBlocks {
   std::uint32_t engine_block_tokens_ = 0;
   bool group_known_ = false;
   std::optional<std::int64_t> group_;  // the one that counts; nothing: events name none
+  // A block went from before others, and a key of it stayed, or it had none: the index heard of no
+  // hole, so that what is before the hole would pass for a tail.
+  bool unheard_hole_ = false;
   std::uint64_t gpu_blocks_ = 0;
   std::uint64_t other_blocks_ = 0;
   Counts counts_;

@@ -174,6 +174,37 @@ TEST(EventsIntoCaches, AnyOrderOfEvictionIsExact) {
   for (const std::uint32_t block : {16U, 24U, 32U, 64U}) compare(block, true, "GPU");
 }
 
+// Blocks of 24 tokens, two of which part behind a multiple of 16: its key stands for both.
+TEST(EventsIntoCaches, AHoleWhoseKeyAnotherBlockStandsForIsStillAHole) {
+  const TokenChain chain(7);
+  TableBudget budget;
+  EventStream::Options options;
+  options.can_replay = false;
+  EventStream stream(chain, budget, "base", options);
+  Both both;
+  both.caches.set_trust(0, Trust::kTrusted);
+  constexpr std::uint32_t kTokens = 24;
+  test::StoredEvent prompt{.blocks = {1, 2, 3, 4, 5, 6, 7}, .block_tokens = kTokens};
+  for (std::size_t i = 0; i < prompt.blocks.size(); ++i) append_word(1, kTokens, prompt.tokens);
+  test::StoredEvent beside{.blocks = {8}, .parent = 2, .block_tokens = kTokens};
+  append_word(2, kTokens, beside.tokens);
+  std::uint64_t number = 0;
+  for (const std::string& event :
+       {test::packed(prompt), test::packed(beside), test::packed_removed({3}, "GPU"),
+        test::packed_removed({8}, "GPU")}) {
+    stream.published(number++, test::packed_batch({event}), both);
+  }
+  std::vector<BlockHash> keys;
+  chain.extend_blocks(chain.start("base", ""), 0, prompt.tokens, 16, keys);
+  ASSERT_EQ(keys.size(), 10);
+  EXPECT_FALSE(both.held.holds(keys[3], Tier::kGpu));
+  EXPECT_TRUE(both.held.holds(keys[4], Tier::kGpu));
+  std::vector<EngineCaches::Match> matches;
+  both.caches.match(keys, TimePoint{} + std::chrono::hours(1), matches);
+  ASSERT_EQ(matches.size(), 1);
+  EXPECT_EQ(matches[0].length, 3);
+}
+
 TEST(EventsIntoCaches, HostMemoryIsExactToo) {
   compare(16, false, "CPU");
 }
