@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -259,10 +260,12 @@ class Load {
   void receive(Connection& connection) {
     if (connection.fd < 0) return;
     const ssize_t got = take(connection, buffer_.data(), buffer_.size());
-    if (connection.sent < connection.out.size()) send_more(connection);
-    if (got < 0 && errno == EAGAIN) return;
+    const int error = errno;
+    // A step of the handshake may have come.
+    if (connection.tls != nullptr && connection.sent < connection.out.size()) send_more(connection);
+    if (got < 0 && error == EAGAIN) return;
     if (got <= 0 || !connection.busy) {
-      if (connection.busy) fail(1, got < 0 ? std::strerror(errno) : "closed within an answer");
+      if (connection.busy) fail(1, got < 0 ? std::strerror(error) : "closed within an answer");
       return drop(connection);
     }
     const Clock::time_point now = Clock::now();
@@ -378,6 +381,7 @@ class Load {
 }  // namespace pointsman::bench
 
 int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // OpenSSL writes without MSG_NOSIGNAL
   pointsman::bench::Options options;
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view name = argv[i];
