@@ -18,9 +18,11 @@ using Outcome = HttpGetResult::Outcome;
 // Resolve, connect (each address in turn), send, read. finish() ends it on every path.
 class HttpGet::Operation : public std::enable_shared_from_this<Operation> {
  public:
-  Operation(Reactor& reactor, Resolver& resolver, HttpGetRequest request, Callback callback)
+  Operation(Reactor& reactor, Resolver& resolver, HttpGetRequest request, Callback callback,
+            IntrusivePtr<TlsSession> session)
       : reactor_(reactor),
         resolver_(resolver),
+        session_(std::move(session)),
         request_(std::move(request)),
         callback_(std::move(callback)),
         socket_(reactor.io()),
@@ -70,10 +72,12 @@ class HttpGet::Operation : public std::enable_shared_from_this<Operation> {
   void shake_hands() {
     SSL* const connection = request_.tls->connect(request_.tls_name);
     if (connection == nullptr) return finish(Outcome::kOwnLack, "no memory for TLS");
+    session_->attach(connection);
     tls_.emplace(socket_, connection);  // which owns it from here on
     tls_->async_handshake(TlsSocket::client, [self = shared_from_this()](std::error_code error) {
       if (self->done()) return;
       if (!error) return self->send();
+      self->session_->clear();
       self->finish(Outcome::kUnreachable, "TLS: " + self->tls_problem(error));
     });
   }
@@ -205,6 +209,7 @@ class HttpGet::Operation : public std::enable_shared_from_this<Operation> {
 
   Reactor& reactor_;
   Resolver& resolver_;
+  const IntrusivePtr<TlsSession> session_;
   const HttpGetRequest request_;
   Callback callback_;
   Resolver::Endpoints endpoints_;
@@ -232,8 +237,11 @@ HttpGet::~HttpGet() {
 
 void HttpGet::start(HttpGetRequest request, Callback callback) {
   cancel();
-  operation_ =
-      std::make_shared<Operation>(reactor_, resolver_, std::move(request), std::move(callback));
+  if (request.host != host_ || request.port != port_) session_->clear();
+  host_ = request.host;
+  port_ = request.port;
+  operation_ = std::make_shared<Operation>(reactor_, resolver_, std::move(request),
+                                           std::move(callback), session_);
   operation_->start();
 }
 

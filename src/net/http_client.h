@@ -6,10 +6,12 @@
 #include <memory>
 #include <string>
 
+#include "base/intrusive.h"
 #include "base/time.h"
 #include "net/reactor.h"
 #include "net/resolver.h"
 #include "net/tls_context.h"
+#include "net/tls_session.h"
 
 namespace pointsman {
 
@@ -74,6 +76,10 @@ class HttpGet {
 
   Reactor& reactor_;
   Resolver& resolver_;
+  // Of the server that was asked last.
+  IntrusivePtr<TlsSession> session_{new TlsSession};
+  std::string host_;
+  std::uint16_t port_ = 0;
   std::shared_ptr<Operation> operation_;
 };
 

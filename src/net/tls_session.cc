@@ -3,10 +3,24 @@
 #include <utility>
 
 namespace pointsman {
+namespace {
+
+// Each session that goes on leaves another one: without an end, a certificate that has expired
+// since would never be noticed.
+constexpr std::chrono::minutes kLongest{10};
+
+}  // namespace
+
+// Of our place among what can be attached to a connection; OpenSSL's first one is Asio's.
+int TlsSession::index() {
+  static const int index = SSL_get_ex_new_index(0, nullptr, nullptr, nullptr, nullptr);
+  return index;
+}
 
 void TlsSession::attach(SSL* connection) {
-  SSL_set_app_data(connection, this);
-  if (session_ != nullptr && context_ == SSL_get_SSL_CTX(connection)) {
+  SSL_set_ex_data(connection, index(), this);
+  if (session_ != nullptr && context_ == SSL_get_SSL_CTX(connection) &&
+      std::chrono::steady_clock::now() - verified_ < kLongest) {
     SSL_set_session(connection, session_);
   }
 }
@@ -22,8 +36,9 @@ void TlsSession::enable(SSL_CTX* context) {
 }
 
 int TlsSession::keep(SSL* connection, SSL_SESSION* session) {
-  auto* const kept = static_cast<TlsSession*>(SSL_get_app_data(connection));
+  auto* const kept = static_cast<TlsSession*>(SSL_get_ex_data(connection, index()));
   if (kept == nullptr) return 0;
+  if (SSL_session_reused(connection) == 0) kept->verified_ = std::chrono::steady_clock::now();
   kept->clear();
   // A copy: OpenSSL gives the original up when the connection ends without ceremony.
   kept->session_ = SSL_SESSION_dup(session);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+
 #include <openssl/ssl.h>
 
 #include "base/intrusive.h"
@@ -7,8 +9,8 @@
 namespace pointsman {
 
 // The session of one server that a next connection may go on with, sparing both sides most of the
-// handshake. It holds for the context that it was made with: after a reload, the new certificates
-// are looked at. For one thread.
+// handshake. It holds for the context that it was made with, and no longer than ten minutes from
+// the handshake that has verified the server's certificate. For one thread.
 class TlsSession : public RefCounted<TlsSession> {
  public:
   TlsSession() = default;
@@ -25,9 +27,11 @@ class TlsSession : public RefCounted<TlsSession> {
   ~TlsSession() { clear(); }
   void on_unreferenced() { delete this; }
   static int keep(SSL* connection, SSL_SESSION* session);
+  static int index();
 
   SSL_SESSION* session_ = nullptr;
   SSL_CTX* context_ = nullptr;
+  std::chrono::steady_clock::time_point verified_{};
 };
 
 }  // namespace pointsman

@@ -1,13 +1,16 @@
 #include "net/http_client.h"
 
 #include <future>
+#include <memory>
 #include <string>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "support/certificates.h"
 #include "support/no_descriptors.h"
 #include "support/served.h"
+#include "support/tls_listener.h"
 
 namespace pointsman {
 namespace {
@@ -49,6 +52,58 @@ class HttpGetTest : public ::testing::Test {
   ReactorThread thread_;
   Resolver resolver_;
 };
+
+TEST_F(HttpGetTest, AsksByTls) {
+  const test::Certificate certificate = test::make_certificate({});
+  test::CertificateFolder folder;
+  folder.write("own", certificate);
+  TlsClient::Options options;
+  options.files.ca = folder.path("own.crt");
+  const std::shared_ptr<TlsClient> client = *TlsClient::load(options);
+  test::TlsListener server(certificate, [](test::TlsSocket& connection) {
+    const std::string head = connection.read_until("\r\n\r\n");
+    const bool whole = head.starts_with("GET /whole ");
+    connection.send("HTTP/1.1 200 OK\r\n\r\nbody");
+    if (whole) connection.end();
+  });
+  HttpGetRequest request;
+  request.host = "127.0.0.1";
+  request.port = server.port();
+  request.target = "/whole";
+  request.tls = client;
+  request.tls_name = "localhost";
+  const HttpGetResult whole = get(request);
+  EXPECT_TRUE(whole.answered(200)) << whole.detail;
+  EXPECT_EQ(whole.body, "body");
+  // Its end delimits the body, and was not announced.
+  request.target = "/cut";
+  EXPECT_EQ(get(request).outcome, Outcome::kBroken);
+  request.tls_name = "models.test";
+  const HttpGetResult misnamed = get(request);
+  EXPECT_EQ(misnamed.outcome, Outcome::kUnreachable);
+  EXPECT_EQ(misnamed.detail, "TLS: hostname mismatch");
+
+  // One GET after the other to the same server goes on with its session.
+  request.target = "/whole";
+  request.tls_name = "localhost";
+  const int before = server.resumed();
+  std::unique_ptr<HttpGet> next;
+  for (int i = 0; i < 3; ++i) {
+    std::promise<HttpGetResult> promise;
+    thread_.reactor().post([&] {
+      if (next == nullptr) next = std::make_unique<HttpGet>(thread_.reactor(), resolver_);
+      next->start(request, [&](HttpGetResult result) { promise.set_value(std::move(result)); });
+    });
+    EXPECT_TRUE(promise.get_future().get().answered(200));
+  }
+  std::promise<void> gone;
+  thread_.reactor().post([&] {
+    next.reset();
+    gone.set_value();
+  });
+  gone.get_future().wait();
+  EXPECT_EQ(server.resumed(), before + 2);
+}
 
 TEST_F(HttpGetTest, BringsStatusTypeAndBodyInEveryFraming) {
   Served served([](const HttpRequest& request, const HttpResponse& response) {

@@ -10,6 +10,7 @@
 #include "proxy/tls_arrivals.h"
 #include "support/certificates.h"
 #include "support/proxy_test.h"
+#include "support/tls_listener.h"
 #include "support/tls_peer.h"
 #include "support/tls_socket.h"
 
@@ -74,41 +75,22 @@ TEST_F(TlsTest, ServesClientsOfSeveralThreadsWhileCertificatesChange) {
 }
 
 TEST_F(TlsTest, AReplicaIsSpokenToByTlsAndItsSessionGoesOn) {
-  TlsPeer::Context replica_context(SSL_CTX_new(TLS_server_method()), &SSL_CTX_free);
-  const Certificate certificate = make_certificate({}, &ca_);
-  SSL_CTX_use_certificate(replica_context.get(), certificate.x509.get());
-  SSL_CTX_use_PrivateKey(replica_context.get(), certificate.key.get());
-  const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  ASSERT_EQ(::bind(listener, reinterpret_cast<sockaddr*>(&address), size), 0);
-  ASSERT_EQ(::listen(listener, 8), 0);
-  ::getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size);
-  std::atomic<int> resumed{0};
-  std::thread replica([&] {
-    for (int i = 0; i < 3; ++i) {
-      TlsSocket connection(::accept(listener, nullptr, nullptr), replica_context.get(), true);
-      if (SSL_session_reused(connection.ssl()) == 1) ++resumed;
-      connection.read_until(kChat);
-      connection.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nfine");
-      connection.end();
-    }
+  TlsListener replica(make_certificate({}, &ca_), [](TlsSocket& connection) {
+    connection.read_until(kChat);
+    connection.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\nfine");
+    connection.end();
   });
   TlsClient::Options by_ca;
   by_ca.files.ca = path("ca.crt");
   ProxyRig rig;
-  rig.add(ntohs(address.sin_port), *TlsClient::load(by_ca));
+  rig.add(replica.port(), *TlsClient::load(by_ca));
   rig.start();
   for (int i = 0; i < 3; ++i) {
     RawClient client(rig.port());
     client.send(post("/v1/chat/completions", kChat));
     EXPECT_THAT(client.read_answer(), EndsWith("fine"));
   }
-  replica.join();
-  ::close(listener);
-  EXPECT_EQ(resumed, 2);
+  EXPECT_EQ(replica.resumed(), 2);
 }
 
 class TlsArrivalsTest : public TlsTest {
