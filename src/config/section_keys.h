@@ -157,7 +157,15 @@ class SectionKeys {
   }
 
   SectionKeys& secret() {
-    table_.back().secret = true;
+    Key<Owner>& key = table_.back();
+    key.secret = true;
+    // What is wrong with a secret is told without it.
+    key.read = [read = std::move(key.read), allowed = key.allowed](
+                   Owner& owner, const YamlNode& node) -> Result<void> {
+      if (Result<void> done = read(owner, node); done) return done;
+      return Error{ErrorKind::kClient,
+                   "has a value that is not allowed, and is a secret (expected: " + allowed + ")"};
+    };
     return *this;
   }
 

@@ -1,6 +1,7 @@
 #include "http/head.h"
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -8,7 +9,54 @@
 
 namespace pointsman {
 
-HeaderId header_id(std::string_view name) {
+namespace {
+
+constexpr std::uint64_t word_of(const char (&text)[9]) {
+  std::uint64_t word = 0;
+  for (std::size_t i = 8; i-- > 0;) {
+    word = (word << 8) | static_cast<unsigned char>(text[i]);
+  }
+  return word;
+}
+
+static_assert(std::endian::native == std::endian::little, "names are compared as words");
+
+}  // namespace
+
+bool is_steering(std::string_view name) {
+  // Most names are told by their first eight letters.
+  if (name.size() < 8) return false;
+  std::uint64_t start;
+  std::memcpy(&start, name.data(), 8);
+  switch (start | 0x2020202020202020ULL) {
+    case word_of("x-points"):
+      return istarts_with(name, "x-pointsman-");
+    case word_of("x-gatewa"):
+      return istarts_with(name, "x-gateway-destination-endpoint") ||
+             istarts_with(name, "x-gateway-inference-") ||
+             iequals(name, "x-gateway-model-name-rewrite");
+    case word_of("x-llm-d-"):
+      return true;
+    case word_of("x-prefil"):
+      return iequals(name, "x-prefiller-host-port");
+    case word_of("x-encode"):
+      return iequals(name, "x-encoder-hosts-ports");
+    case word_of("x-data-p"):
+      return iequals(name, "x-data-parallel-host-port");
+    case word_of("x-kv-cac"):
+      return iequals(name, "x-kv-cache-source-host-port");
+    case word_of("x-smg-ta"):
+      return iequals(name, "x-smg-target-worker");
+    case word_of("x-envoy-"):
+      return iequals(name, "x-envoy-original-dst-host");
+    default:
+      return false;
+  }
+}
+
+namespace {
+
+HeaderId named(std::string_view name) {
   // Every header of every message comes by here. The bit that parts capitals from small letters is
   // set in all bytes at once, and the rest is comparisons of fixed length. Of the characters
   // that a name may have it makes none a letter or a hyphen that was not one before.
@@ -30,6 +78,8 @@ HeaderId header_id(std::string_view name) {
       return is("expect") ? HeaderId::kExpect : HeaderId::kOther;
     case 7:
       return is("upgrade") ? HeaderId::kUpgrade : HeaderId::kOther;
+    case 9:
+      return is("x-api-key") ? HeaderId::kXApiKey : HeaderId::kOther;
     case 10:
       if (is("keep-alive")) return HeaderId::kKeepAlive;
       return is("connection") ? HeaderId::kConnection : HeaderId::kOther;
@@ -54,9 +104,17 @@ HeaderId header_id(std::string_view name) {
   }
 }
 
+}  // namespace
+
+HeaderId header_id(std::string_view name) {
+  const HeaderId id = named(name);
+  if (id == HeaderId::kOther && is_steering(name)) return HeaderId::kSteering;
+  return id;
+}
+
 std::optional<std::string_view> Head::find(std::string_view name) const {
-  for (std::size_t i = 0; i < count_; ++i) {
-    const Line& line = lines_[i];
+  for (const Line& line : lines_) {
+    if (steering_hidden_ && line.id == HeaderId::kSteering) continue;
     if (line.name_size == name.size() && iequals(text(line.name_at, line.name_size), name)) {
       return text(line.value);
     }
@@ -65,8 +123,8 @@ std::optional<std::string_view> Head::find(std::string_view name) const {
 }
 
 std::optional<std::string_view> Head::find(HeaderId id) const {
-  for (std::size_t i = 0; i < count_; ++i) {
-    if (lines_[i].id == id) return text(lines_[i].value);
+  for (const Line& line : lines_) {
+    if (line.id == id) return text(line.value);
   }
   return std::nullopt;
 }
@@ -85,14 +143,17 @@ bool Head::is_hop_by_hop(const Header& header) const {
     case HeaderId::kContentLength:
     case HeaderId::kHost:
       return false;
+    case HeaderId::kSteering:
+      if (steering_hidden_) return true;
+      break;
     default:
       break;
   }
   if (!connection_names_headers_) return false;
   bool named = false;
-  for (std::size_t i = 0; i < count_ && !named; ++i) {
-    if (lines_[i].id != HeaderId::kConnection) continue;
-    for_each_element(text(lines_[i].value), [&](std::string_view option) {
+  for (const Line& line : lines_) {
+    if (line.id != HeaderId::kConnection) continue;
+    for_each_element(text(line.value), [&](std::string_view option) {
       named = named || iequals(option, header.name);
     });
   }
@@ -103,9 +164,14 @@ void Head::clear() {
   base_ = "";
   size_ = 0;
   content_length_ = 0;
-  count_ = 0;  // the lines beyond it are never read
+  lines_.clear();
+  if (lines_.capacity() > kUsualHeaders) {
+    std::vector<Line>().swap(lines_);
+    lines_.reserve(kUsualHeaders);
+  }
   version_minor_ = 1;
   has_content_length_ = chunked_ = connection_names_headers_ = false;
+  steers_ = steering_hidden_ = false;
   keep_alive_ = true;
   upgrade_ = content_type_ = content_encoding_ = request_id_ = HeadSpan{};
 }

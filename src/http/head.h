@@ -1,23 +1,23 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace pointsman {
 
 // Limits on one message head. Past either, a request is answered with 431.
 struct HeadLimits {
   // In bytes, with the start line and the final empty line; at most kMaxHeadSize.
-  std::size_t max_size = 32 * 1024;
+  std::size_t max_size = 64 * 1024;
   // Header lines; at most kMaxHeaders.
-  std::size_t max_headers = 128;
+  std::size_t max_headers = 256;
 };
 
-inline constexpr std::size_t kMaxHeadSize = 65'535;
-inline constexpr std::size_t kMaxHeaders = 128;
+inline constexpr std::size_t kMaxHeadSize = 65'536;  // places in a head are 16-bit numbers
+inline constexpr std::size_t kMaxHeaders = 1024;
 
 // The headers that mean something to a proxy. All others only pass through it.
 enum class HeaderId : std::uint8_t {
@@ -36,11 +36,22 @@ enum class HeaderId : std::uint8_t {
   kTe,
   kTransferEncoding,
   kUpgrade,
+  kXApiKey,
   kXRequestId,
+  // A header by which routers, gateways and sidecars are told where a request has to go or before
+  // which others: see is_steering().
+  kSteering,
 };
 
 // Which header a name is: `name` consists of token characters. Cost: one switch on the length.
 HeaderId header_id(std::string_view name);
+
+// Whether a header of this name steers: x-pointsman-*, the destination and priority headers of the
+// Kubernetes endpoint pickers (x-gateway-destination-endpoint*, x-gateway-inference-*,
+// x-gateway-model-name-rewrite, x-llm-d-*), those that tell an engine's sidecar which host to talk
+// to (x-prefiller-host-port, x-encoder-hosts-ports, x-data-parallel-host-port,
+// x-kv-cache-source-host-port), x-smg-target-worker and x-envoy-original-dst-host.
+bool is_steering(std::string_view name);
 
 struct Header {
   HeaderId id;
@@ -62,7 +73,7 @@ class Head {
   [[nodiscard]] std::size_t size() const { return size_; }
   [[nodiscard]] int version_minor() const { return version_minor_; }  // of HTTP/1.x: 0 or 1
 
-  [[nodiscard]] std::size_t header_count() const { return count_; }
+  [[nodiscard]] std::size_t header_count() const { return lines_.size(); }
   [[nodiscard]] Header header(std::size_t i) const {
     const Line& line = lines_[i];
     return {line.id, text(line.name_at, line.name_size), text(line.value.at, line.value.size)};
@@ -70,7 +81,7 @@ class Head {
   // The whole line i as it came, its CRLF included.
   [[nodiscard]] std::string_view line(std::size_t i) const {
     const std::size_t at = lines_[i].name_at;
-    const std::size_t end = i + 1 < count_ ? lines_[i + 1].name_at : size_ - 2;
+    const std::size_t end = i + 1 < lines_.size() ? lines_[i + 1].name_at : size_ - 2;
     return text(at, end - at);
   }
 
@@ -92,7 +103,8 @@ class Head {
 
   // True for what belongs to this connection only and must not be sent on: the hop-by-hop headers
   // of RFC 9110, 7.6.1, those of old proxies, and all that the Connection header names. Framing
-  // (Content-Length) and Host are never taken for hop-by-hop, whatever Connection says.
+  // (Content-Length) and Host are never taken for hop-by-hop, whatever Connection says. So is a
+  // hidden steering header.
   [[nodiscard]] bool is_hop_by_hop(const Header& header) const;
 
   // The same bytes now lie at `buffer`.
@@ -102,6 +114,11 @@ class Head {
   friend class HeadParser;
   friend class RequestHeadParser;
   friend class ResponseHeadParser;
+
+  Head() { lines_.reserve(kUsualHeaders); }
+
+  // Of nearly all messages; more take memory, which the next message gives back.
+  static constexpr std::size_t kUsualHeaders = 32;
 
   struct Line {
     std::uint16_t name_at;
@@ -119,17 +136,18 @@ class Head {
   const char* base_ = "";
   std::size_t size_ = 0;
   std::uint64_t content_length_ = 0;
-  std::uint16_t count_ = 0;
   std::uint8_t version_minor_ = 1;
   bool has_content_length_ = false;
   bool chunked_ = false;
   bool keep_alive_ = true;
   bool connection_names_headers_ = false;  // Connection holds more than close, keep-alive, upgrade
+  bool steers_ = false;
+  bool steering_hidden_ = false;
   HeadSpan upgrade_;
   HeadSpan content_type_;
   HeadSpan content_encoding_;
   HeadSpan request_id_;
-  std::array<Line, kMaxHeaders> lines_;
+  std::vector<Line> lines_;
 };
 
 class RequestHead : public Head {
@@ -146,6 +164,10 @@ class RequestHead : public Head {
   // The authority of an absolute target, else the Host header. May be empty.
   [[nodiscard]] std::string_view host() const { return text(host_); }
   [[nodiscard]] bool expect_continue() const { return expect_continue_; }
+  // Whether there is a header that steers.
+  [[nodiscard]] bool steers() const { return steers_; }
+  // From here on those headers are not there: find() does not see them, and they are not sent on.
+  void hide_steering() { steering_hidden_ = true; }
   [[nodiscard]] bool has_body() const {
     return chunked_ || (has_content_length_ && content_length_ > 0);
   }

@@ -104,8 +104,8 @@ HeadParser::Step HeadParser::parse_header_line(Head& head) {
   const char* last = stop;
   while (last > value && (last[-1] == ' ' || last[-1] == '\t')) --last;
 
-  if (head.count_ == limits_.max_headers) return fail(431, "too many headers");
-  Head::Line& line = head.lines_[head.count_++];
+  if (head.lines_.size() == limits_.max_headers) return fail(431, kTooManyHeaders);
+  Head::Line& line = head.lines_.emplace_back();
   line.name_at = static_cast<std::uint16_t>(at_);
   line.name_size = static_cast<std::uint8_t>(colon - name);
   line.id = header_id({name, line.name_size});
@@ -154,6 +154,9 @@ HeadParser::Step HeadParser::note_header(Head& head, HeaderId id, std::string_vi
       return Step::kNext;
     case HeaderId::kContentEncoding:
       head.content_encoding_ = span;
+      return Step::kNext;
+    case HeaderId::kSteering:
+      head.steers_ = true;
       return Step::kNext;
     case HeaderId::kXRequestId:
       if (head.request_id_.size == 0) head.request_id_ = span;

@@ -56,7 +56,9 @@ void write_request_head(const RequestHead& head, const UpstreamRequest& request,
       case HeaderId::kExpect:
         return !iequals(header.value, "100-continue");
       case HeaderId::kAuthorization:
-        return request.authorization.empty() && !head.is_hop_by_hop(header);
+        return request.authorization.empty() && !request.drop_keys && !head.is_hop_by_hop(header);
+      case HeaderId::kXApiKey:
+        return !request.drop_keys && !head.is_hop_by_hop(header);
       case HeaderId::kXRequestId:
         return !header.value.empty();
       default:

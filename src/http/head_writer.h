@@ -13,13 +13,14 @@ struct UpstreamRequest {
   std::string_view path_prefix;    // of the replica's URL, put before the path; may be empty
   std::string_view request_id;     // used where the client sent none
   std::string_view authorization;  // the whole value, in place of the client's; empty: client's
+  bool drop_keys = false;          // the client's Authorization and x-api-key end here
 };
 
 // Appends the head for the replica: the client's method, target and end-to-end headers as they
 // came, in their order, with these changes. Hop-by-hop headers and what Connection names are left
-// out; so is `Expect: 100-continue`, which the router answers itself. Host is the replica's;
-// X-Request-Id is present. The framing of the body stays the client's. An upgrade to websocket is
-// asked for again; to any other protocol (h2c) it is not.
+// out; so are `Expect: 100-continue`, which the router answers itself, and hidden steering headers.
+// Host is the replica's; X-Request-Id is present. The framing of the body stays the client's. An
+// upgrade to websocket is asked for again; to any other protocol (h2c) it is not.
 //
 // No allocation once `out` has grown to its usual size.
 void write_request_head(const RequestHead& head, const UpstreamRequest& request, std::string& out);

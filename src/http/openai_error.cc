@@ -107,6 +107,8 @@ void append_error_response(const OwnError& error, std::string_view request_id, b
     out += error.kind;
     out += "\r\n";
   }
+  // RFC 9110, 11.6.1: who is refused for want of a key is told what kind of key.
+  if (error.status == 401) out += "WWW-Authenticate: Bearer\r\n";
   if (error.retry_after_s > 0) {
     out += "Retry-After: ";
     out += std::to_string(error.retry_after_s);

@@ -11,7 +11,7 @@ namespace pointsman {
 // An error that the router itself answers with, never one of an engine (those pass through as they
 // came). The form is OpenAI's: {"error":{"message","type","param","code"}}.
 struct OwnError {
-  int status = 500;               // 400, 404, 413, 429, 431, 500, 502, 503, 504, 505
+  int status = 500;               // 400, 401, 404, 413, 429, 431, 500, 502, 503, 504, 505
   std::string_view type = {};     // OpenAI's type; base/error.h has one for each kind
   std::string_view message = {};  // for a person
   std::string_view kind = {};   // of the x-pointsman-error header: a fixed word, like "no_replica"

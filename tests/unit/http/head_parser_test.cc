@@ -332,11 +332,11 @@ TEST(RequestHeadParser, RefusesFloodsOfConnectionOptions) {
 
 TEST(RequestHeadParser, LimitsAreAnsweredWith431) {
   expect_taken(with("X: " + std::string(10'000, 'x') + "\r\n"));  // D09
-  expect_refused(with("X: " + std::string(40'000, 'x') + "\r\n"), 431);
-  expect_refused("GET /" + std::string(40'000, 'x'), 431);
+  expect_refused(with("X: " + std::string(70'000, 'x') + "\r\n"), 431);
+  expect_refused("GET /" + std::string(70'000, 'x'), 431);
   expect_refused(with(std::string(300, 'x') + ": 1\r\n"), 431);
   std::string many;
-  for (int i = 0; i < 127; ++i) many += "X: 1\r\n";
+  for (int i = 0; i < 255; ++i) many += "X: 1\r\n";
   expect_taken(with(many));
   expect_refused(with(many + "X: 1\r\n"), 431);
 
@@ -345,6 +345,57 @@ TEST(RequestHeadParser, LimitsAreAnsweredWith431) {
   EXPECT_EQ(exact.parse(bytes + "body").status, HeadResult::kDone);
   RequestHeadParser short_of_one({.max_size = bytes.size() - 1, .max_headers = 1});
   EXPECT_EQ(short_of_one.parse(bytes).http_status, 431);
+}
+
+// Places in a head are 16-bit numbers: in the largest head all of them are still right.
+TEST(RequestHeadParser, TheLargestHeadIsReadToItsLastHeader) {
+  std::string start = "GET / HTTP/1.1\r\nHost: h\r\nX-Fill: ";
+  const std::string end = "\r\nX-Last: last\r\nX-Empty:\r\n\r\n";
+  const std::string bytes =
+      start + std::string(kMaxHeadSize - start.size() - end.size(), 'f') + end;
+  ASSERT_EQ(bytes.size(), 65'536U);
+  RequestHeadParser parser;
+  const HeadResult result = parser.parse(bytes + "body");
+  ASSERT_EQ(result.status, HeadResult::kDone);
+  EXPECT_EQ(result.size, bytes.size());
+  EXPECT_EQ(parser.head().find("x-last"), "last");
+  EXPECT_EQ(parser.head().find("x-empty"), "");
+  EXPECT_EQ(parser.head().line(3), "X-Empty:\r\n");
+}
+
+// docs/security.md names them.
+TEST(RequestHead, NamesThatSteerAreKnownAndTheirNeighboursAreNot) {
+  for (const char* name :
+       {"x-pointsman-replica", "X-Pointsman-", "x-gateway-destination-endpoint",
+        "X-Gateway-Destination-Endpoint-Subset", "x-gateway-destination-endpoint-served",
+        "x-gateway-inference-objective", "x-gateway-inference-fairness-id",
+        "x-gateway-model-name-rewrite", "x-llm-d-inference-objective", "X-LLM-D-slo-ttft-ms",
+        "x-prefiller-host-port", "x-encoder-hosts-ports", "x-data-parallel-host-port",
+        "x-kv-cache-source-host-port", "x-smg-target-worker", "X-ENVOY-ORIGINAL-DST-HOST"}) {
+    EXPECT_EQ(header_id(name), HeaderId::kSteering) << name;
+  }
+  for (const char* name :
+       {"x-pointsma", "x-pointsman", "x_pointsman-replica", "x-gateway-destination",
+        "x-gateway-api", "x-gateway-model-name-rewrites", "x-llm-d", "x-prefiller-host-ports",
+        "x-prefill", "x-encoder-hosts-port", "x-data-parallel-rank", "x-kv-cache-source",
+        "x-smg-routing-key", "x-envoy-attempt-count", "x-session-id", "x-request-id",
+        "x-stainless-lang", "x-api-key"}) {
+    EXPECT_NE(header_id(name), HeaderId::kSteering) << name;
+  }
+}
+
+TEST(RequestHead, HiddenSteeringHeadersAreNotThere) {
+  const std::string bytes = "GET / HTTP/1.1\r\nHost: h\r\nX-Pointsman-A: 1\r\nX-B: 2\r\n\r\n";
+  RequestHeadParser parser;
+  ASSERT_EQ(parser.parse(bytes).status, HeadResult::kDone);
+  EXPECT_TRUE(parser.head().steers());
+  EXPECT_EQ(parser.head().find("x-pointsman-a"), "1");
+  parser.head().hide_steering();
+  EXPECT_EQ(parser.head().find("x-pointsman-a"), std::nullopt);
+  EXPECT_EQ(parser.head().find("x-b"), "2");
+  parser.reset();
+  ASSERT_EQ(parser.parse("GET / HTTP/1.1\r\nHost: h\r\n\r\n").status, HeadResult::kDone);
+  EXPECT_FALSE(parser.head().steers());
 }
 
 TEST(RequestHeadParser, CapturedRequestsAreTaken) {
