@@ -9,6 +9,7 @@
 
 #include <unistd.h>
 
+#include "access/key_file.h"
 #include "commands.h"
 #include "config/config_page.h"
 #include "config_flags.h"
@@ -119,6 +120,14 @@ void run_check(const CheckFlags& flags) {
   for (std::string doubt : {log_doubt("log.access", loaded->config.log.access),
                             log_doubt("decision_log.path", loaded->config.decision_log.path)}) {
     if (!doubt.empty()) warnings.push_back(std::move(doubt));
+  }
+  if (const std::string& file = loaded->config.access.key_file; file != "off") {
+    const auto keys = read_key_file(file);
+    if (!keys) {
+      std::fprintf(stderr, "access.key_file: %s\n", keys.error().message.c_str());
+      throw CLI::RuntimeError(1);
+    }
+    if (keys->empty()) warnings.push_back("access.key_file: has no key: every request is refused");
   }
   for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());
   std::puts("the configuration is valid");

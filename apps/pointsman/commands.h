@@ -9,6 +9,7 @@ namespace pointsman {
 // CLI::RuntimeError with the exit status, 1, after it has said on standard error what went wrong.
 void add_check_command(CLI::App& app);
 void add_demo_command(CLI::App& app);
+void add_key_command(CLI::App& app);
 void add_policies_command(CLI::App& app);
 void add_replica_command(CLI::App& app);
 void add_serve_command(CLI::App& app);

@@ -94,6 +94,7 @@ int run(int argc, char** argv) {
   pointsman::add_serve_command(app);
   pointsman::add_check_command(app);
   pointsman::add_demo_command(app);
+  pointsman::add_key_command(app);
   pointsman::add_policies_command(app);
   pointsman::add_replica_command(app);
   pointsman::add_simulate_command(app);

@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 
+#include "access/key_table.h"
 #include "admin/admin_site.h"
 #include "base/json_writer.h"
 #include "certificate_watch.h"
@@ -28,6 +29,9 @@
 
 namespace pointsman {
 namespace {
+
+// Between looks at the key file.
+constexpr Duration kLookAtKeys = std::chrono::seconds(1);
 
 [[noreturn]] void fail(const std::string& message) {
   std::fprintf(stderr, "%s\n", message.c_str());
@@ -102,6 +106,7 @@ class Serve {
         orca_(router_, config().signals.interval),
         signals_(housekeeping_.io(), SIGINT, SIGTERM),
         hangups_(housekeeping_.io(), SIGHUP),
+        key_timer_([this] { look_at_keys(); }),
         last_resort_([this] { housekeeping_.stop(); }) {
     if (std::optional<KvEventFeed::Options> events = kv_event_options(config(), seed_)) {
       kv_events_ = std::make_unique<KvEventFeed>(fleet_, router_, token_chain_, std::move(*events));
@@ -122,6 +127,7 @@ class Serve {
   void run() {
     open_access_log();
     open_decision_log();
+    load_keys();
     start_kv_events();
     load_tokenizers();
     load_certificates();
@@ -187,6 +193,19 @@ class Serve {
     decision_log_ = std::move(*opened);
   }
 
+  void load_keys() {
+    if (config().access.key_file == "off") return;
+    keys_ = std::make_unique<KeyTable>(config().access.key_file, config().access.concurrent);
+    const Result<void> loaded = keys_->load();
+    if (!loaded) fail("access.key_file: " + loaded.error().message);
+    housekeeping_.arm(key_timer_, kLookAtKeys);
+  }
+
+  void look_at_keys() {
+    keys_->look();
+    housekeeping_.arm(key_timer_, kLookAtKeys);
+  }
+
   void start_kv_events() {
     if (!kv_events_) return;
     const Result<void> started = kv_events_->start();
@@ -227,6 +246,7 @@ class Serve {
                                    .tls = tls_.get(),
                                    .access_log = access_log_.get(),
                                    .decision_log = decision_log_.get(),
+                                   .keys = keys_.get(),
                                    .append_models = {},
                                    .refresh_models = {},
                                    .orca_report = {},
@@ -272,6 +292,7 @@ class Serve {
                            .decision_log = decision_log_.get(),
                            .tls = tls_.get(),
                            .tls_clients = &tls_clients_,
+                           .keys = keys_.get(),
                            .ready = [this] { return serving_ && proxy_->ready(); },
                            .clock = Reactor::steady_clock(),
                            .version = POINTSMAN_VERSION};
@@ -332,7 +353,8 @@ class Serve {
   void wait_for_hangup() {
     hangups_.async_wait([this](std::error_code error, int) {
       if (error) return;
-      log_info("SIGHUP: certificates are read again");
+      log_info("SIGHUP: certificates and keys are read again");
+      if (keys_) keys_->reload();
       certificate_watch_->read_now();
       wait_for_hangup();
     });
@@ -374,6 +396,8 @@ class Serve {
   Reactor housekeeping_;
   asio::signal_set signals_;
   asio::signal_set hangups_;
+  std::unique_ptr<KeyTable> keys_;  // none where clients need no key
+  Timer key_timer_;
   Timer last_resort_;
   Resolver resolver_;
   std::unique_ptr<TlsServer> tls_;

@@ -136,6 +136,11 @@ ProxyOptions proxy_options(const Config& config, std::uint64_t seed) {
   options.limits.body_rate = config.limits.body_rate;
   options.limits.body_memory = config.limits.body_memory;
   options.limits.held_answer = config.limits.held_answer;
+  options.limits.connections = config.limits.connections;
+  options.limits.connections_per_client = config.limits.connections_per_client;
+  options.limits.requests_per_connection = config.limits.requests_per_connection;
+  options.trusted = config.access.trusted;
+  options.pass_keys = config.access.pass_keys;
   options.retry.tries = config.retry.tries;
   options.retry.after_sent = config.retry.after_sent;
   options.retry.budget_share = config.retry.budget_share;

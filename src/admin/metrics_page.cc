@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -17,6 +18,8 @@ namespace {
 
 using Type = Exposition::Type;
 
+constexpr std::size_t kNamedKeys = 200;
+
 class Page {
  public:
   explicit Page(const ShownState& state)
@@ -28,6 +31,7 @@ class Page {
     write_router();
     write_kv_events();
     write_certificates();
+    write_keys();
     out_.family("pointsman_ready", Type::kGauge, "1 where a request could be served now.");
     out_.sample({}, state_.ready && state_.ready() ? 1.0 : 0.0);
     if (state_.access_log != nullptr) {
@@ -227,6 +231,41 @@ class Page {
                   return replica.assumed_blocks == 0 ? std::nan("")
                                                      : static_cast<double>(replica.assumed_blocks);
                 });
+  }
+
+  // The names of a key file, of which the first have a series each and the others one together: a
+  // store of metrics that can bear ten thousand series for each family is rare.
+  void write_keys() {
+    if (state_.keys == nullptr) return;
+    const std::shared_ptr<const KeySet> keys = state_.keys->keys();
+    const auto by_name = [&](std::string_view name, Type type, std::string_view help, auto value) {
+      out_.family(name, type, help);
+      std::uint64_t others = 0;
+      for (std::size_t i = 0; i < keys->uses().size(); ++i) {
+        const KeyUse& use = *keys->uses()[i];
+        if (i < kNamedKeys) {
+          out_.sample({{"key", use.name()}}, std::uint64_t{value(use)});
+        } else {
+          others += value(use);
+        }
+      }
+      if (keys->uses().size() > kNamedKeys) out_.sample({{"key", "(others)"}}, others);
+    };
+    by_name("pointsman_key_requests_total", Type::kCounter,
+            "Requests let in with a key of this name.",
+            [](const KeyUse& use) { return use.requests(); });
+    by_name("pointsman_key_requests_refused_total", Type::kCounter,
+            "Requests refused since as many with a key of this name ran as may.",
+            [](const KeyUse& use) { return use.refused(); });
+    by_name("pointsman_key_requests_in_flight", Type::kGauge,
+            "Requests with a key of this name under way.",
+            [](const KeyUse& use) { return use.running(); });
+    out_.family("pointsman_keys", Type::kGauge, "Keys that are valid.");
+    out_.sample({}, std::uint64_t{keys->size()});
+    out_.family("pointsman_key_file_reads_total", Type::kCounter,
+                "How often the key file was read again; where that failed, the keys stayed.");
+    out_.sample({{"result", "good"}}, state_.keys->reloads() - state_.keys->failures());
+    out_.sample({{"result", "failed"}}, state_.keys->failures());
   }
 
   void write_router() {

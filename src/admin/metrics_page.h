@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "access/key_table.h"
 #include "base/time.h"
 #include "feeds/kv_event_feed.h"
 #include "feeds/scraper.h"
@@ -27,14 +28,15 @@ struct ShownState {
   const DecisionLog* decision_log = nullptr;  // may be null
   const TlsServer* tls = nullptr;             // of the data port; may be null
   const TlsClients* tls_clients = nullptr;    // towards replicas; may be null
+  const KeyTable* keys = nullptr;             // may be null
   std::function<bool()> ready;                // whether a request could be served now
   const Clock& clock;
   std::string_view version;
 };
 
 // GET /metrics: the data plane's counts, then replicas, decisions and the prefix index. Every label
-// value is a word of the program or comes from the configuration, so that no client can make a
-// series. docs/metrics.md lists the families.
+// value is a word of the program or comes from the configuration or the key file, so that no client
+// can make a series. docs/metrics.md lists the families.
 [[nodiscard]] std::string metrics_page(const ShownState& state);
 
 }  // namespace pointsman

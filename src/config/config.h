@@ -100,12 +100,15 @@ struct TimeoutsConfig {
 };
 
 struct LimitsConfig {
-  std::size_t head = std::size_t{32} << 10;         // of a request or an answer
-  std::uint32_t headers = 128;                      // lines of such a head
-  std::size_t request_body = 0;                     // larger ones are refused; 0: none is
-  std::size_t body_rate = 500;                      // bytes per second; 0: no limit
-  std::size_t body_memory = std::size_t{1} << 30;   // all held request bodies together
-  std::size_t held_answer = std::size_t{64} << 10;  // of an answer that may be retried
+  std::size_t head = std::size_t{64} << 10;           // of a request or an answer
+  std::uint32_t headers = 256;                        // lines of such a head
+  std::size_t request_body = std::size_t{512} << 20;  // larger ones are refused; 0: none is
+  std::size_t body_rate = 500;                        // bytes per second; 0: no limit
+  std::uint32_t connections = 16'384;                 // of clients; 0: as descriptors allow
+  std::uint32_t connections_per_client = 0;           // of one address; 0: no limit
+  std::uint32_t requests_per_connection = 100'000;    // then it is closed; 0: no limit
+  std::size_t body_memory = std::size_t{1} << 30;     // all held request bodies together
+  std::size_t held_answer = std::size_t{64} << 10;    // of an answer that may be retried
   Duration longest_generation{0};  // longest answer expected; `check` compares limits with it
 };
 
@@ -196,6 +199,14 @@ struct ReplicaTlsConfig {
   bool insecure = false;    // nothing is verified
 };
 
+// Who may use the data port, and how much of it.
+struct AccessConfig {
+  std::string key_file = "off";      // "off": no key is asked for
+  std::uint32_t concurrent = 0;      // requests of one key at a time; 0: no limit
+  bool pass_keys = false;            // the client's key goes on to replicas
+  std::vector<std::string> trusted;  // networks whose steering headers count
+};
+
 struct AdminConfig {
   std::string key;                 // secret; empty: none, allowed on loopback only
   std::vector<std::string> hosts;  // Host names accepted besides addresses and localhost
@@ -244,6 +255,7 @@ struct Config {
   PathsConfig paths;
   ListenTlsConfig listen_tls;
   ReplicaTlsConfig replica_tls;
+  AccessConfig access;
   AdminConfig admin_access;
   LogConfig log;
   DecisionLogConfig decision_log;

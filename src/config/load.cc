@@ -523,6 +523,12 @@ std::vector<std::string> config_warnings(const Config& config, const LongestAnsw
                        ") is below features.max_body (" + bytes_text(config.features.max_body) +
                        "): larger bodies are never held");
   }
+  if (config.access.key_file != "off" && config.listen_tls.certificate.empty() &&
+      !is_loopback_address(config.listen)) {
+    warnings.emplace_back(
+        "access.key_file without listen_tls.certificate: clients' keys can be read on their way, "
+        "unless a proxy before the router speaks TLS");
+  }
   if (config.health.max_ejection < config.health.ejection) {
     warnings.push_back("health.max_ejection (" + duration_text(config.health.max_ejection) +
                        ") is below health.ejection (" + duration_text(config.health.ejection) +

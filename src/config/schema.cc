@@ -5,6 +5,7 @@
 #include <charconv>
 #include <utility>
 
+#include "access/address_range.h"
 #include "config/section_keys.h"
 #include "config/units.h"
 
@@ -39,6 +40,9 @@ bool is_header_name(const std::string& text) {
   return !text.empty() && text.find_first_not_of(
                               "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
                               "!#$%&'*+-.^_`|~") == std::string::npos;
+}
+bool is_network(const std::string& text) {
+  return AddressRange::parse(text).has_value();
 }
 bool is_path(const std::string& text) {
   return text.starts_with('/') &&
@@ -201,13 +205,23 @@ std::vector<Key<Config>> make_config_keys() {
       .add("head", &LimitsConfig::head, kKiB, 64 * kKiB,
            "Of one message head, with its start line; a request with a larger one gets 431, an "
            "answer with one is a bad answer.")
-      .add("headers", &LimitsConfig::headers, 8, 128, "Header lines of one such head; likewise.")
+      .add("headers", &LimitsConfig::headers, 8, 1024, "Header lines of one such head; likewise.")
       .add("request_body", &LimitsConfig::request_body, 1, 1024 * kGiB,
            "Larger request bodies get 413.", "no limit")
       .add("body_rate", &LimitsConfig::body_rate, 1, kGiB,
            "Bytes a second that a request's body must bring, averaged over "
            "timeouts.client_body_gap; a slower one gets 408.",
            "no limit")
+      .add("connections", &LimitsConfig::connections, 1, 1'000'000,
+           "Of clients to the data port; further ones get 503. Beyond three quarters of the "
+           "descriptors new ones wait in any case.",
+           "as descriptors allow")
+      .add("connections_per_client", &LimitsConfig::connections_per_client, 1, 1'000'000,
+           "Of one client address (IPv6: one /64), those of access.trusted aside; further ones get "
+           "503. Without access.trusted, a proxy before the router is one client.",
+           "no limit")
+      .add("requests_per_connection", &LimitsConfig::requests_per_connection, 1, 1'000'000'000,
+           "Its last answer says that the connection closes.", "no limit")
       .add("body_memory", &LimitsConfig::body_memory, kMiB, 1024 * kGiB,
            "All held request bodies together; beyond it, bodies stream through.")
       .add("held_answer", &LimitsConfig::held_answer, kKiB, 16 * kMiB,
@@ -329,6 +343,25 @@ std::vector<Key<Config>> make_config_keys() {
       .add("insecure", &ReplicaTlsConfig::insecure,
            "Believe any certificate: whoever gets between can read and change everything.");
 
+  SectionKeys<Config, AccessConfig>(table, "access.",
+                                    [](Config& c) -> AccessConfig& { return c.access; })
+      .add("key_file", &AccessConfig::key_file, "place", "off | a path with a . or a /",
+           &is_file_or_off,
+           "Hashes of the keys of which a client must show one; `pointsman key` makes them. Read "
+           "again when the file changes, and on SIGHUP.")
+      .add("concurrent", &AccessConfig::concurrent, 1, 1'000'000,
+           "Requests of one key at a time, unless its line in the file says otherwise; further "
+           "ones get 429.",
+           "no limit")
+      .add("pass_keys", &AccessConfig::pass_keys,
+           "Send the client's key on to replicas. Else Authorization and x-api-key end here where "
+           "there is a key_file.")
+      .add(
+          "trusted", &AccessConfig::trusted, "list of networks",
+          "each as 10.0.0.0/8, fd00::/8 or an address", &is_network,
+          "Clients whose headers that steer routers (x-pointsman-*, x-gateway-destination-endpoint "
+          "and others, see security.md) are passed on; all others' are removed.");
+
   SectionKeys<Config, AdminConfig>(table, "admin_access.",
                                    [](Config& c) -> AdminConfig& { return c.admin_access; })
       .add("key", &AdminConfig::key, "secret", kSecretRule, &is_secret,
@@ -422,7 +455,7 @@ std::vector<Key<TokenizerConfig>> make_tokenizer_keys() {
   return table;
 }
 
-constexpr std::array<Section, 18> kSections = {{
+constexpr std::array<Section, 19> kSections = {{
     {"segregation", "From where a request belongs in a pool of its own."},
     {"saturation",
      "Where a replica counts as saturated: others are preferred, nothing is refused for it."},
@@ -442,6 +475,7 @@ constexpr std::array<Section, 18> kSections = {{
     {"replica_tls",
      "TLS to replicas whose URL begins with https, see [tls.md](tls.md). A replica may have its "
      "own instead."},
+    {"access", "Who may use the data port, see [security.md](security.md)."},
     {"admin_access", "Who may use the admin port."},
     {"log", "What is written down."},
     {"decision_log",

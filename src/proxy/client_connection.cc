@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "http/openai_error.h"
+#include "proxy/address_bytes.h"
 #include "proxy/exchange.h"
 #include "proxy/proxy_shard.h"
 
@@ -35,6 +36,15 @@ void ClientConnection::start() {
 std::string_view ClientConnection::client_address() {
   if (client_text_.empty()) client_text_ = client_.address().to_string();
   return client_text_;
+}
+
+bool ClientConnection::trusted() const {
+  return shard_.shared().trusted.contains(address_bytes(client_.address()));
+}
+
+bool ClientConnection::last_request() const {
+  const std::uint32_t limit = shard_.options().limits.requests_per_connection;
+  return limit != 0 && requests_ >= limit;
 }
 
 void ClientConnection::on_readable() {
@@ -102,15 +112,19 @@ bool ClientConnection::parse_head() {
       }
       stream_->want_read();
       return false;
-    case HeadResult::kBad:
-      refuse(head.http_status, head.http_status == 431 ? "head_too_large" : "bad_head",
-             head.reason);
+    case HeadResult::kBad: {
+      std::string_view kind = head.http_status == 431 ? "head_too_large" : "bad_head";
+      if (head.reason == kTooManyHeaders) kind = "too_many_headers";
+      refuse(head.http_status, kind, head.reason);
       return false;
+    }
     case HeadResult::kDone:
       break;
   }
   timer_.cancel();
   phase_ = Phase::kExchange;
+  ++requests_;
+  if (last_request()) shard_.metrics().connections_used_up.add();
   exchange_->begin(*this);
   return true;
 }
@@ -278,6 +292,7 @@ void ClientConnection::close_now() {
 void ClientConnection::closed() {
   if (phase_ == Phase::kClosed) return;
   phase_ = Phase::kClosed;
+  place_.give_back();
   timer_.cancel();
   stall_timer_.cancel();
   stream_->close();

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "access/connection_counts.h"
 #include "base/intrusive.h"
 #include "net/reactor.h"
 #include "net/stream.h"
@@ -34,12 +36,18 @@ class alignas(64) ClientConnection final : public RefCounted<ClientConnection>,
  public:
   ClientConnection(ProxyShard& shard, StreamPtr stream, const asio::ip::tcp::endpoint& client);
 
+  // Until it is closed. Streams of one connection that are served as connections hold none.
+  void hold(ConnectionPlace place) { place_ = std::move(place); }
   void start();
 
   // --- for the exchange ---------------------------------------------------------------------
   [[nodiscard]] InputBuffer& input() { return input_; }
   [[nodiscard]] Stream& stream() { return *stream_; }
   [[nodiscard]] ProxyShard& shard() { return shard_; }
+  // Whether the client is of a network that is trusted.
+  [[nodiscard]] bool trusted() const;
+  // Whether the request that is served is the last one of its connection.
+  [[nodiscard]] bool last_request() const;
   // As text; made once, since every request of the connection is logged with it.
   [[nodiscard]] std::string_view client_address();
 
@@ -106,8 +114,10 @@ class alignas(64) ClientConnection final : public RefCounted<ClientConnection>,
   Ending ending_ = Ending::kKeep;
   bool broken_ = false;
   bool processing_ = false;
+  std::uint32_t requests_ = 0;
   const asio::ip::tcp::endpoint client_;
   std::string client_text_;
+  ConnectionPlace place_;
   InputBuffer input_;
   std::size_t unsent_at_ = 0;
   Exchange* exchange_ = nullptr;  // from the first byte of a request to the end of its answer

@@ -42,6 +42,7 @@ Exchange::~Exchange() {
 void Exchange::reset() {
   client_ = nullptr;
   state_ = State::kReading;
+  key_ = KeyLease();
   request_parser_.reset();
   body_.reset();
   rule_ = PathRule{};
@@ -100,9 +101,10 @@ void Exchange::begin(ClientConnection& client) {
   started_ = shard_.reactor().now();
   shard_.metrics().request_started();
   const RequestHead& head = request_parser_.head();
+  if (head.steers()) judge_steering();
   method_ = head.method();
   http10_ = head.version_minor() == 0;
-  keep_alive_ = head.keep_alive();
+  keep_alive_ = head.keep_alive() && !client.last_request();
   request_id_ = head.request_id().empty() ? shard_.next_request_id() : head.request_id();
   body_.start(head);
   body_patience_ = shard_.options().timeouts.client_body_gap;
@@ -128,6 +130,8 @@ void Exchange::route() {
   }
   path_ = *path;
   rule_ = shard_.shared().paths.find(method_, path_);
+  const bool for_all = rule_.action == PathAction::kAlive || rule_.action == PathAction::kReady;
+  if (!for_all && !admitted()) return;
   switch (rule_.action) {
     case PathAction::kAlive:
       return answer_ready(/*alive_only=*/true);
@@ -516,6 +520,7 @@ void Exchange::finish(ClientConnection::Ending ending) {
 
 void Exchange::finish(ClientConnection::Ending ending, TimePoint now) {
   release_charge(Feedback::Event::kCancelled, now);
+  key_.give_back();
   drop_token_job();
   drop_upstream();
   state_ = State::kDone;

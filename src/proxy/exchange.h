@@ -9,6 +9,7 @@
 #include <system_error>
 #include <vector>
 
+#include "access/key_set.h"
 #include "base/api.h"
 #include "base/error.h"
 #include "base/intrusive.h"
@@ -134,6 +135,12 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   void wait(Wait what, Duration limit);
   void on_timeout();
 
+  // exchange_access.cc: who may ask, and what is believed
+  void judge_steering();
+  [[nodiscard]] bool admitted();
+  void refuse_key(bool shown);
+  void refuse_for_limit();
+
   // exchange_log.cc: its lines in the logs
   // What the records of both logs have.
   template <typename Record>
@@ -238,6 +245,7 @@ class alignas(64) Exchange final : public Stream::Events, public ListLink<Exchan
   std::string request_id_;
   bool http10_ = false;
   bool keep_alive_ = true;
+  KeyLease key_;                // of the client, where clients have keys
   bool has_request_ = true;     // its bytes are still in the input
   bool input_overrun_ = false;  // bytes of a next request came where they could not be kept
   TimePoint started_{};

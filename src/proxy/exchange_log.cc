@@ -33,6 +33,7 @@ void Exchange::write_log(TimePoint now) {
   fill(record, now);
   record.at = std::chrono::system_clock::now();
   record.client = client_->client_address();
+  record.key = key_.name();
   record.method = method_;
   record.path = path_;
   record.request_id = request_id();

@@ -77,6 +77,7 @@ void Exchange::refuse_model() {
 
 void Exchange::reply_own(const OwnError& error) {
   release_charge(Feedback::Event::kCancelled);
+  key_.give_back();
   status_ = error.status;
   error_word_ = error.kind;
   shard_.metrics().own_errors.add(error.kind);
@@ -89,6 +90,7 @@ void Exchange::reply_own(const OwnError& error) {
 }
 
 void Exchange::reply_document(int status, std::string_view content_type, std::string_view body) {
+  key_.give_back();
   status_ = status;
   client_keeps_ = keep_alive_ && request_consumed() && !shard_.closing_idle();
   std::string& answer = shard_.scratch();

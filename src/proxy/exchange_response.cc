@@ -236,6 +236,8 @@ void Exchange::take_body(std::string_view in) {
   // A stream without a byte is a loss, whatever its framing says.
   const bool empty_stream =
       event_stream_ && response_body_.done() && response_body_.payload_bytes() == 0;
+  // Before the last bytes go: a client that has them may ask again at once.
+  if (response_body_.done() && !empty_stream && hold_ != Hold::kRetryable) key_.give_back();
   switch (hold_) {
     case Hold::kNone:
       if (head_sent_) {

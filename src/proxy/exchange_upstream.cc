@@ -141,7 +141,8 @@ void Exchange::send_request() {
                      {.authority = target.spec->authority,
                       .path_prefix = target.spec->path_prefix,
                       .request_id = request_id(),
-                      .authorization = target.authorization},
+                      .authorization = target.authorization,
+                      .drop_keys = shard_.deps().keys != nullptr && !shard_.options().pass_keys},
                      head);
   const std::string_view body = body_.raw(input_body());
   const IoResult sent = upstream_->stream().write(head, body);
@@ -436,6 +437,7 @@ bool Exchange::pool_serves() {
 // The last failure is the answer: as the replica gave it, or in our own words where it gave none.
 void Exchange::give_up() {
   if (!saved_answer_.empty()) {
+    key_.give_back();
     status_ = saved_status_;
     client_keeps_ = saved_keeps_ && request_consumed();
     client_->send(saved_answer_);

@@ -31,12 +31,15 @@ struct ProxyTimeouts {
 };
 
 struct ProxyLimits {
-  HeadLimits head;                                  // of requests and of answers
-  std::size_t request_body = 0;                     // larger bodies are refused; 0: none is
-  std::size_t body_rate = 500;                      // bytes per second of a body; 0: no limit
-  std::size_t max_body = std::size_t{16} << 20;     // bodies up to here are held and read whole
-  std::size_t body_memory = std::size_t{1} << 30;   // all held bodies together
-  std::size_t held_answer = std::size_t{64} << 10;  // of an answer that may be retried
+  HeadLimits head;                                    // of requests and of answers
+  std::size_t request_body = std::size_t{512} << 20;  // larger bodies are refused; 0: none is
+  std::size_t body_rate = 500;                        // bytes per second of a body; 0: no limit
+  std::size_t max_body = std::size_t{16} << 20;       // bodies up to here are held and read whole
+  std::size_t body_memory = std::size_t{1} << 30;     // all held bodies together
+  std::size_t held_answer = std::size_t{64} << 10;    // of an answer that may be retried
+  std::uint32_t connections = 16'384;                 // of clients; 0: as descriptors allow
+  std::uint32_t connections_per_client = 0;           // of one address; 0: no limit
+  std::uint32_t requests_per_connection = 100'000;    // 0: no limit
 };
 
 // What the data plane is told at its start. Durations of zero or less switch a limit off.
@@ -61,6 +64,12 @@ struct ProxyOptions {
       "/v1/rerank",           "/v1/score",       "/v1/classify",   "/v1/pooling",   "/rerank",
       "/v2/rerank",           "/score",          "/classify",      "/pooling",      "/tokenize",
       "/detokenize"};
+
+  // Networks whose clients are believed: headers that steer pass, and connections are not counted
+  // by address.
+  std::vector<std::string> trusted;
+  // Where clients have keys: whether these go on to replicas.
+  bool pass_keys = false;
 
   bool forward_unknown_model = false;  // a model that no replica names: forwarded, else 404
 

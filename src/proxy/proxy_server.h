@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "access/key_table.h"
 #include "base/result.h"
 #include "core/replica.h"
 #include "features/prompt_models.h"
@@ -35,6 +36,7 @@ struct ProxyDependencies {
   TlsServer* tls = nullptr;             // null: the port speaks plain HTTP
   AccessLog* access_log = nullptr;      // null: none
   DecisionLog* decision_log = nullptr;  // null: none
+  KeyTable* keys = nullptr;             // of which clients must show one; null: none is asked for
 
   // Appends the body of GET /v1/models, merged from what the replicas last said. Absent: the path
   // is proxied like any other.

@@ -5,14 +5,18 @@
 #include <utility>
 
 #include "base/log.h"
+#include "http/openai_error.h"
 #include "net/socket_stream.h"
 #include "net/tls_error.h"
+#include "proxy/address_bytes.h"
 
 namespace pointsman {
 namespace {
 
-constexpr Duration kTellAgain = std::chrono::minutes(1);
 constexpr Duration kTick = std::chrono::milliseconds(500);
+
+// How often what goes on failing is told of again.
+constexpr Duration kTellAgain = std::chrono::minutes(1);
 
 // Names from outside are remembered for as long as the fleet's state lasts, so they are bounded.
 constexpr std::size_t kKnownModels = 64;
@@ -57,8 +61,9 @@ ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index, const Clock& cloc
     tls_arrivals_ = std::make_unique<TlsArrivals>(
         reactor_, *shared.deps.tls, metrics_,
         TlsArrivals::Options{.limit = shared.options.timeouts.client_head},
-        [this](const IntrusivePtr<TlsStream>& stream, const asio::ip::tcp::endpoint& client) {
-          serve(StreamPtr(stream.get()), client);
+        [this](const IntrusivePtr<TlsStream>& stream, const asio::ip::tcp::endpoint& client,
+               ConnectionPlace place) {
+          serve(StreamPtr(stream.get()), client, std::move(place));
         });
   }
 }
@@ -89,6 +94,7 @@ void ProxyShard::tick() {
                                     static_cast<std::int64_t>(upstreams_counted_));
   upstreams_counted_ = open;
   body_blocks_.age();
+  refused_.close_old(reactor_.now());
   if (body_scratch_.capacity() > kUsualScratch) std::string().swap(body_scratch_);
   reactor_.arm(tick_timer_, kTick);
 }
@@ -112,18 +118,48 @@ void ProxyShard::flush_logs() {
 // --- connections ---------------------------------------------------------------------------------
 
 void ProxyShard::accepted(int socket, const asio::ip::tcp::endpoint& client) {
+  ConnectionPlace place;
+  const ConnectionCounts::Verdict verdict =
+      shared_.connections.enter(address_bytes(client.address()), place);
+  if (verdict != ConnectionCounts::Verdict::kLetIn) return refuse(socket, verdict);
   metrics_.client_connections_opened.add();
-  if (tls_arrivals_) return tls_arrivals_->add(socket, client);
-  serve(StreamPtr(new SocketStream(reactor_.poller(), socket)), client);
+  if (tls_arrivals_) return tls_arrivals_->add(socket, client, std::move(place));
+  serve(StreamPtr(new SocketStream(reactor_.poller(), socket)), client, std::move(place));
 }
 
-void ProxyShard::serve(StreamPtr stream, const asio::ip::tcp::endpoint& client) {
+void ProxyShard::serve(StreamPtr stream, const asio::ip::tcp::endpoint& client,
+                       ConnectionPlace place) {
   auto* const connection = new ClientConnection(*this, std::move(stream), client);
   connection->add_reference();  // given back in connection_closed()
   connections_.push_back(*connection);
   ++connection_count_;
   metrics_.client_connections.add();
+  connection->hold(std::move(place));
   connection->start();
+}
+
+// A client beyond a limit is told so at once, whatever it was going to ask.
+void ProxyShard::refuse(int socket, ConnectionCounts::Verdict why) {
+  const bool all = why == ConnectionCounts::Verdict::kTooMany;
+  const OwnError error = {
+      .status = 503,
+      .type = traits(ErrorKind::kInternal).openai_type,
+      .message = all ? "as many connections are open as limits.connections allows"
+                     : "as many connections of this client are open as "
+                       "limits.connections_per_client allows",
+      .kind = all ? "too_many_connections" : "too_many_connections_of_client",
+      .retry_after_s = 1};
+  std::string answer;
+  append_error_response(error, next_request_id(), false, false, answer);
+  count_own_answer(error.status);
+  metrics_.own_errors.add(error.kind);
+  const TimePoint now = reactor_.now();
+  // In the clear it would be noise to a client that speaks TLS: it sees the close alone.
+  refused_.answer(socket, tls_arrivals_ ? std::string_view() : answer, now);
+  if (last_refusal_told_at_ == TimePoint{} || now - last_refusal_told_at_ > kTellAgain) {
+    log_warning("connections are refused: " + std::string(error.message));
+    last_refusal_told_at_ = now;
+  }
 }
 
 void ProxyShard::connection_closed(ClientConnection& connection) {
@@ -250,6 +286,16 @@ ModelState ProxyShard::model_state(std::string_view model) {
   // A name that is not known may become so at any time; asking again is not on the usual path.
   if (state == ModelState::kServed) known_models_.push_back({std::string(model), state});
   return state;
+}
+
+const KeySet* ProxyShard::keys() {
+  const KeyTable* const table = shared_.deps.keys;
+  if (table == nullptr) return nullptr;
+  if (const std::uint64_t generation = table->generation(); generation != keys_generation_) {
+    keys_ = table->keys();
+    keys_generation_ = generation;
+  }
+  return keys_.get();
 }
 
 std::size_t ProxyShard::models_served() {

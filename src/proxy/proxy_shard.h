@@ -12,6 +12,9 @@
 #include <string_view>
 #include <vector>
 
+#include "access/address_range.h"
+#include "access/connection_counts.h"
+#include "access/key_set.h"
 #include "base/intrusive.h"
 #include "base/rng.h"
 #include "features/chat_request.h"
@@ -25,6 +28,7 @@
 #include "proxy/path_table.h"
 #include "proxy/proxy_options.h"
 #include "proxy/proxy_server.h"
+#include "proxy/refused_connections.h"
 #include "proxy/request_body.h"
 #include "proxy/retry_rules.h"
 #include "proxy/tls_arrivals.h"
@@ -43,7 +47,11 @@ class ProxyShared {
                                                   .session = dependencies.decision_log != nullptr}),
         estimates(options.bytes_per_token),
         retry_budget(options.retry),
-        body_memory(options.limits.body_memory) {
+        body_memory(options.limits.body_memory),
+        trusted(options.trusted),
+        connections({.all = options.limits.connections,
+                     .per_client = options.limits.connections_per_client},
+                    trusted) {
     if (deps.models != nullptr && !deps.models->empty()) {
       token_pool = std::make_unique<TokenPool>(
           *deps.models, TokenPool::Options{.threads = std::max<std::size_t>(1, options.threads / 4),
@@ -59,6 +67,8 @@ class ProxyShared {
   ModelEstimates estimates;
   RetryBudget retry_budget;
   BodyMemory body_memory;
+  const AddressRanges trusted;
+  ConnectionCounts connections;
   std::unique_ptr<TokenPool> token_pool;  // null: no model has a tokenizer
   std::atomic<bool> draining{false};      // unready
   std::atomic<bool> closing_idle{false};  // no connection is kept for a further request
@@ -129,6 +139,9 @@ class ProxyShard {
   [[nodiscard]] ModelState model_state(std::string_view model);
   [[nodiscard]] std::size_t models_served();
 
+  // The keys that are valid now; null: none is asked for. Valid until the next call.
+  [[nodiscard]] const KeySet* keys();
+
   // One buffer for all reads whose bytes go on at once; valid until the next read.
   [[nodiscard]] char* read_buffer() { return read_buffer_.get(); }
   // Emptied text for building one head; used up before the handler returns.
@@ -155,7 +168,8 @@ class ProxyShard {
 
  private:
   void accepted(int socket, const asio::ip::tcp::endpoint& client);
-  void serve(StreamPtr stream, const asio::ip::tcp::endpoint& client);
+  void serve(StreamPtr stream, const asio::ip::tcp::endpoint& client, ConnectionPlace place);
+  void refuse(int socket, ConnectionCounts::Verdict why);
   void tick();
   void flush_logs();
   void leave();
@@ -192,6 +206,10 @@ class ProxyShard {
   IntrusiveList<Exchange, Exchange> active_;
   IntrusiveList<ClientConnection, ClientConnection> connections_;  // each holds a reference
   std::size_t connection_count_ = 0;
+  RefusedConnections refused_;
+  TimePoint last_refusal_told_at_{};
+  std::shared_ptr<const KeySet> keys_;
+  std::uint64_t keys_generation_ = 0;
   std::size_t upstreams_counted_ = 0;
   bool leaving_ = false;
   bool drained_ = false;

@@ -28,10 +28,12 @@ std::string plain_http_answer() {
 
 class TlsArrivals::Arrival final : public Stream::Events, public ListLink<Arrival> {
  public:
-  Arrival(TlsArrivals& arrivals, int socket, const asio::ip::tcp::endpoint& its_client)
+  Arrival(TlsArrivals& arrivals, int socket, const asio::ip::tcp::endpoint& its_client,
+          ConnectionPlace its_place)
       : stream(
             new TlsStream(arrivals.reactor_.poller(), socket, arrivals.server_, arrivals.turns_)),
         client(its_client),
+        place(std::move(its_place)),
         since(arrivals.reactor_.coarse_now()),
         timer([this] { arrivals_.fail(*this, "timeout"); }),
         arrivals_(arrivals) {
@@ -41,6 +43,7 @@ class TlsArrivals::Arrival final : public Stream::Events, public ListLink<Arriva
 
   const IntrusivePtr<TlsStream> stream;
   const asio::ip::tcp::endpoint client;
+  ConnectionPlace place;
   const TimePoint since;
   Timer timer;
 
@@ -63,7 +66,7 @@ TlsArrivals::~TlsArrivals() {
   close();
 }
 
-void TlsArrivals::add(int socket, const asio::ip::tcp::endpoint& client) {
+void TlsArrivals::add(int socket, const asio::ip::tcp::endpoint& client, ConnectionPlace place) {
   if (count_ >= options_.most) {
     Arrival& oldest = *arrivals_.front();
     if (reactor_.coarse_now() - oldest.since < kFairShare) {
@@ -73,7 +76,7 @@ void TlsArrivals::add(int socket, const asio::ip::tcp::endpoint& client) {
     }
     fail(oldest, "too_many");
   }
-  auto* const arrival = new Arrival(*this, socket, client);
+  auto* const arrival = new Arrival(*this, socket, client, std::move(place));
   arrivals_.push_back(*arrival);  // the list has it now
   ++count_;
   metrics_.client_connections.add();
@@ -98,8 +101,9 @@ void TlsArrivals::decided(Arrival& arrival) {
   (arrival.stream->resumed() ? metrics_.tls_resumed : metrics_.tls_full).add();
   const IntrusivePtr<TlsStream> stream = arrival.stream;
   const asio::ip::tcp::endpoint client = arrival.client;
+  ConnectionPlace place = std::move(arrival.place);
   remove(arrival);
-  arrived_(stream, client);
+  arrived_(stream, client, std::move(place));
 }
 
 void TlsArrivals::fail(Arrival& arrival, std::string_view why) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 
+#include "access/connection_counts.h"
 #include "base/intrusive.h"
 #include "base/time.h"
 #include "net/reactor.h"
@@ -21,8 +22,8 @@ namespace pointsman {
 class TlsArrivals {
  public:
   // The handshake has ended well.
-  using Arrived =
-      std::function<void(IntrusivePtr<TlsStream> stream, const asio::ip::tcp::endpoint& client)>;
+  using Arrived = std::function<void(IntrusivePtr<TlsStream> stream,
+                                     const asio::ip::tcp::endpoint& client, ConnectionPlace place)>;
 
   struct Options {
     Duration limit = std::chrono::seconds(10);  // of one handshake
@@ -36,7 +37,7 @@ class TlsArrivals {
   TlsArrivals& operator=(const TlsArrivals&) = delete;
 
   // Takes a connection that was just accepted.
-  void add(int socket, const asio::ip::tcp::endpoint& client);
+  void add(int socket, const asio::ip::tcp::endpoint& client, ConnectionPlace place);
   // Closes all.
   void close();
 

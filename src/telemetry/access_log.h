@@ -17,6 +17,7 @@ namespace pointsman {
 struct AccessRecord {
   std::chrono::system_clock::time_point at;  // when the line is written
   std::string_view client;                   // address
+  std::string_view key;                      // name of the client's key; empty: none
   std::string_view method;
   std::string_view path;  // without the query
   std::string_view request_id;

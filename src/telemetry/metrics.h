@@ -93,10 +93,10 @@ class Histogram {
 };
 
 // A counter per word. The words must be literals of the program, never anything from outside; there
-// is room for 32, further ones count as "other". One writer, any number of readers.
+// is room for 64, further ones count as "other". One writer, any number of readers.
 class WordCounter {
  public:
-  static constexpr std::size_t kWords = 32;
+  static constexpr std::size_t kWords = 64;
 
   void add(std::string_view word);
 

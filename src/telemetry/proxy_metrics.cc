@@ -213,6 +213,11 @@ void ProxyMetrics::write(Exposition& out) const {
           "TLS handshakes with clients that failed, by why.");
   by_word("pointsman_upstream_tls_failures_total", "reason", &Shard::upstream_tls_failures,
           "Connections to replicas on which TLS failed, in the handshake or later, by why.");
+  counter("pointsman_client_connections_used_up_total", &Shard::connections_used_up,
+          "Connections of clients closed after limits.requests_per_connection requests.");
+  counter(
+      "pointsman_steering_removed_total", &Shard::steering_removed,
+      "Requests of clients that are not trusted whose headers that steer routers were removed.");
   gauge("pointsman_upstream_connections", &Shard::upstream_connections,
         "Open connections to replicas, idle ones included.");
   counter("pointsman_upstream_connections_opened_total", &Shard::upstream_connections_opened,

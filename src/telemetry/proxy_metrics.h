@@ -116,6 +116,8 @@ class ProxyMetrics {
     Counter prompt_bytes_encoded;     // that were turned into ids
     Counter prompt_bytes_known;       // whose ids were known
 
+    Counter steering_removed;  // requests whose headers that steer routers were taken away
+
     // Bytes and bodies.
     Counter request_bytes;   // of bodies, from clients
     Counter response_bytes;  // of bodies, to clients
@@ -125,6 +127,7 @@ class ProxyMetrics {
     // Connections.
     Gauge client_connections;
     Counter client_connections_opened;
+    Counter connections_used_up;  // closed after as many requests as one may have
     Gauge upstream_connections;
     Counter upstream_connections_opened;
     Counter upstream_connections_reused;

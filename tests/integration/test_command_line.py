@@ -35,6 +35,9 @@ def test_the_list_of_metrics_is_what_the_program_shows(start, tmp_path):
     words = ["serve", "--replicas", "http://127.0.0.1:9", "--listen", "127.0.0.1:0"]
     words += ["--admin", "127.0.0.1:0", "--threads", "1", "--access-log", log]
     words += ["--decision-log", tmp_path / "decisions.log"]
+    (tmp_path / "keys").write_text(run("key", "alice").stdout.split("line: ")[1])
+    (tmp_path / "access.yaml").write_text(f"access: {{key_file: {tmp_path / 'keys'}}}\n")
+    words += ["-c", tmp_path / "access.yaml"]
     router = start(Listening([POINTSMAN, *words], ports=("listening", "admin")))
     with Client(router.urls["admin"]) as client:
         text = client.get("/metrics").body.decode()
@@ -121,6 +124,7 @@ def test_every_configuration_in_the_documents_is_valid(block, tmp_path):
         for name, made in made_here.items():
             made.certificate.rename(tmp_path / f"{name}.crt")
             made.key.rename(tmp_path / f"{name}.key")
+        run("key", "alice", "--append", tmp_path / "keys")
     path.write_text(block.replace("/etc/pointsman/", f"{tmp_path}/"))
     result = run("check", path)
     assert result.returncode == 0, result.stderr

@@ -31,6 +31,27 @@ def test_links_and_places_in_the_source_exist(page):
     assert not missing
 
 
+def test_the_tests_that_the_security_page_names_exist():
+    page = (ROOT / "docs/security.md").read_text()
+    units = re.findall(r"`([A-Z]\w+)\.([A-Z]\w+)`", page)
+    functions = re.findall(r"`(test_\w+)`", page)
+    assert len(units) > 50 and len(functions) > 4
+    sources = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*_test.cc"))
+    scripts = "\n".join(path.read_text() for path in (ROOT / "tests/integration").glob("*.py"))
+    there = set(re.findall(r"\bTEST(?:_[FP])?\(\s*(\w+),\s*(\w+)\)", sources))
+    assert [f"{suite}.{name}" for suite, name in units if (suite, name) not in there] == []
+    assert [name for name in functions if f"def {name}(" not in scripts] == []
+
+
+def test_the_security_page_names_every_header_that_steers():
+    page = (ROOT / "docs/security.md").read_text()
+    source = (ROOT / "src/http/head.cc").read_text()
+    function = source[source.index("bool is_steering") : source.index("HeaderId named")]
+    names = re.findall(r'i(?:equals|starts_with)\(name, "([^"]+)"\)', function)
+    assert len(names) > 8
+    assert [name for name in names if f"`{name}" not in page] == []
+
+
 def defaults():
     """Configuration keys and preset options as the program has them, by name."""
     example = str(ROOT / "examples/minimal.yaml")
@@ -86,7 +107,7 @@ def test_every_word_of_an_error_is_explained_and_no_other():
     told = re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE)
     sources = sorted((ROOT / "src/proxy").glob("*.cc"))
     source = "".join(path.read_text() for path in sources)
-    words = set(re.findall(r'\.kind = "([a-z_]+)"', source))
+    words = set(re.findall(r'\bkind = "([a-z_]+)"', source))
     words |= {w for two in re.findall(r'\? "(\w+)" : "(\w+)"', source) for w in two if "_" in w}
     words |= set(re.findall(r'return \{"([a-z_]+)", "the replica', source))
     words |= set(re.findall(r'refuse\(\d+, "([a-z_]+)"', source))

@@ -60,6 +60,7 @@ class ProxyRig {
                                                                   .tls = tls,
                                                                   .access_log = nullptr,
                                                                   .decision_log = decision_log,
+                                                                  .keys = keys,
                                                                   .append_models = append_models,
                                                                   .refresh_models = refresh_models,
                                                                   .orca_report = orca_report,
@@ -89,6 +90,16 @@ class ProxyRig {
     for (std::size_t i = 1; i < options_.threads; ++i) total += read(metrics_->shard(i));
     return total;
   }
+  // How many errors of that word the router has answered with.
+  [[nodiscard]] std::uint64_t own_errors(std::string_view word) {
+    return sum([word](auto& shard) {
+      std::uint64_t count = 0;
+      shard.own_errors.for_each([&](std::string_view one, std::uint64_t n) {
+        if (one == word) count += n;
+      });
+      return count;
+    });
+  }
   // Waits until it holds; at most ten seconds.
   [[nodiscard]] static bool eventually(const std::function<bool()>& holds) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -101,6 +112,7 @@ class ProxyRig {
 
   TlsServer* tls = nullptr;
   PromptModels* models = nullptr;
+  KeyTable* keys = nullptr;             // to be set before start()
   DecisionLog* decision_log = nullptr;  // to be set before start()
   std::function<void(std::string& out)> append_models;
   std::function<void(Reactor& reactor, std::function<void()> done)> refresh_models;

@@ -382,8 +382,17 @@ TEST(ConfigDefaults, AreTheStatedOnes) {
       {"timeouts.client_stall", "5m"},
       {"timeouts.shutdown_delay", "0"},
       {"timeouts.shutdown_grace", "10m"},
-      {"limits.request_body", "0"},
+      {"limits.request_body", "512MiB"},
       {"limits.body_rate", "500"},
+      {"limits.head", "64KiB"},
+      {"limits.headers", "256"},
+      {"limits.connections", "16384"},
+      {"limits.connections_per_client", "0"},
+      {"limits.requests_per_connection", "100000"},
+      {"access.key_file", "off"},
+      {"access.concurrent", "0"},
+      {"access.pass_keys", "false"},
+      {"access.trusted", "[]"},
       {"limits.body_memory", "1GiB"},
       {"limits.held_answer", "64KiB"},
       {"retry.tries", "2"},
@@ -459,6 +468,10 @@ TEST(ConfigWarnings, NameWhatIsDoubtful) {
   config.limits.body_memory = std::size_t{1} << 20;
   EXPECT_THAT(warnings_of(config), HasSubstr("timeouts.upstream_idle"));
   EXPECT_THAT(warnings_of(config), HasSubstr("limits.body_memory"));
+  config.access.key_file = "./keys";
+  EXPECT_THAT(warnings_of(config), HasSubstr("access.key_file without listen_tls.certificate"));
+  config.listen_tls.certificate = "./certificate";
+  EXPECT_THAT(warnings_of(config), Not(HasSubstr("access.key_file")));
 }
 
 TEST_F(LoadConfig, ReadsTokenizers) {

@@ -237,6 +237,9 @@ TEST_F(Attack, ThousandsOfHeadersAreRefusedBothWays) {
 
 // A client that asks on and on and reads nothing is held at what the sockets take.
 TEST_F(Attack, PipelinedRequestsWaitForTheirAnswersToBeTaken) {
+  ProxyOptions options;
+  options.limits.requests_per_connection = 0;
+  start(options);
   const std::string pair = get("/healthz") + get("/nothing");
   std::size_t sent = 0;
   int idle = 0;

@@ -98,7 +98,7 @@ class TlsArrivalsTest : public TlsTest {
   int add() {
     int both[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, both), 0);
-    arrivals_.add(both[0], {});
+    arrivals_.add(both[0], {}, {});
     return both[1];
   }
   // Whether the other end has been closed.
@@ -124,7 +124,7 @@ class TlsArrivalsTest : public TlsTest {
   int arrived_ = 0;
   TlsArrivals arrivals_{reactor_, *server_, metrics_.shard(0),
                         TlsArrivals::Options{.limit = std::chrono::seconds(10), .most = 3},
-                        [this](const IntrusivePtr<TlsStream>& stream, const auto&) {
+                        [this](const IntrusivePtr<TlsStream>& stream, const auto&, const auto&) {
                           ++arrived_;
                           stream->close();
                         }};

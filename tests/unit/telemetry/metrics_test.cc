@@ -60,7 +60,7 @@ TEST(WordCounter, FurtherWordsThanItHasRoomForCountAsOther) {
   });
   EXPECT_EQ(series, WordCounter::kWords);
   EXPECT_EQ(sum, 200U);
-  EXPECT_EQ(other, 200U - 2 * 31);
+  EXPECT_EQ(other, 200U - 2 * (WordCounter::kWords - 1));
 }
 
 TEST(RecentQuantiles, AreWithinEightPercentOfTheTruth) {
