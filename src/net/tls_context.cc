@@ -200,7 +200,7 @@ std::optional<std::chrono::system_clock::time_point> TlsContext::expires() const
   if (leaf == nullptr) return std::nullopt;
   auto first = time_of(X509_get0_notAfter(leaf));
   STACK_OF(X509)* chain = nullptr;
-  SSL_CTX_get0_chain_certs(own.get(), &chain);
+  SSL_CTX_get0_chain_certs(own.get(), static_cast<void*>(&chain));
   for (int i = 0; i < sk_X509_num(chain); ++i) {
     first = std::min(first, time_of(X509_get0_notAfter(sk_X509_value(chain, i))));
   }
