@@ -213,10 +213,8 @@ class Serve {
   }
 
   void load_tokenizers() {
-    std::vector<std::string> warnings;
-    Result<std::unique_ptr<PromptModels>> models = prompt_models(loaded_, seed_, warnings);
-    if (!models) fail(models.error().message);
-    for (const std::string& warning : warnings) log_warning(warning);
+    Result<std::unique_ptr<PromptModels>> models = prompt_models(config(), seed_);
+    if (!models) fail("tokenizers: " + models.error().message);
     models_ = std::move(*models);
   }
 

@@ -395,6 +395,16 @@ class Page {
     family("pointsman_kv_events_undecodable_total", Type::kCounter,
            "Batches and events that could not be read.",
            [](const Status& status) { return status.batches.undecodable; });
+    out_.family("pointsman_kv_events_connection_faults_total", Type::kCounter,
+                "Connections to publishers of events that ended or could not be made, by reason.");
+    for (const Shown& shown : all) {
+      for (std::size_t fault = 1; fault < kLinkFaults; ++fault) {
+        out_.sample({{"replica", shown.url},
+                     {"rank", shown.rank},
+                     {"reason", label(static_cast<LinkFault>(fault))}},
+                    shown.status.faults[fault]);
+      }
+    }
     out_.family("pointsman_kv_events_blocks_total", Type::kCounter,
                 "The engine's blocks that events told of, by what became of them.");
     for (const Shown& shown : all) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/ascii.h"
+#include "config/kv_events_check.h"
 #include "config/policy_reader.h"
 #include "config/schema.h"
 #include "config/units.h"
@@ -250,7 +251,6 @@ class Loader {
         if (!read_key(tokenizer_keys(), member, "", tokenizer, path + ".")) {
           unknown(member, path + ".", known);
         }
-        note(path + "." + member.key, member.line);
       }
       if (tokenizer.models.empty()) faults_.add(item.line, path, "has no models");
       if (tokenizer.path.empty()) faults_.add(item.line, path, "has no path");
@@ -461,12 +461,7 @@ Result<void> validate_config(const LoadedConfig& loaded) {
   if (config.replica_tls.certificate.empty() && !config.replica_tls.key.empty()) {
     fault("replica_tls.key", "is of no use without replica_tls.certificate");
   }
-  if (config.kv_events.endpoint_port != 0 && !config.kv_events.bind.empty()) {
-    fault(
-        "kv_events.bind",
-        "cannot be had together with `kv_events.endpoint_port`: engines connect, or are connected "
-        "to (a replica may have a kv_events_port of its own beside `bind`)");
-  }
+  for (const KvEventsFault& one : kv_events_faults(loaded)) fault(one.key, one.what);
   if (!text.empty()) return Error{ErrorKind::kClient, text};
   return {};
 }
@@ -493,6 +488,19 @@ std::vector<std::string> config_warnings(const Config& config, const LongestAnsw
       }
       std::string doubt = replica_url_warning(replica.url);
       if (!doubt.empty()) warnings.push_back(std::move(doubt));
+    }
+  }
+  if (follows_kv_events(config) && config.kv_events.replay_port == 0) {
+    const bool any_asked =
+        std::any_of(config.pools.begin(), config.pools.end(), [](const PoolConfig& pool) {
+          return std::any_of(
+              pool.replicas.begin(), pool.replicas.end(),
+              [](const ReplicaConfig& replica) { return replica.kv_replay_port != 0; });
+        });
+    if (!any_asked) {
+      warnings.emplace_back(
+          "kv_events has no replay_port: events that were missed, or came before this start, are "
+          "never known, and replicas are trusted only after a restart of theirs");
     }
   }
   const auto below = [&](const char* key, Duration value, Duration longest,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "access/address_range.h"
+#include "config/kv_events_check.h"
 #include "config/section_keys.h"
 #include "config/units.h"
 
@@ -62,9 +63,6 @@ bool is_file_or_off(const std::string& text) {
 }
 bool is_tls_version(const std::string& text) {
   return text == "1.2" || text == "1.3";
-}
-bool is_zmq_endpoint(const std::string& text) {
-  return text.empty() || text.starts_with("tcp://") || text.starts_with("ipc://");
 }
 bool is_log_place(const std::string& text) {
   return text == "off" || text == "stdout" || text.find_first_of("./") != std::string::npos;
@@ -288,8 +286,10 @@ std::vector<Key<Config>> make_config_keys() {
                                       [](Config& c) -> KvEventsConfig& { return c.kv_events; })
       .add("endpoint_port", &KvEventsConfig::endpoint_port, 1, 65'535,
            "Port of each replica's host where its engine publishes its cache events.", "none")
-      .add("bind", &KvEventsConfig::bind, "ZeroMQ endpoint", "tcp://ADDRESS:PORT or ipc://PATH",
-           &is_zmq_endpoint,
+      .add("bind", &KvEventsConfig::bind, "ZeroMQ endpoint",
+           "tcp://ADDRESS:PORT, an IP address, localhost or * and a port from 1 to 65535; or "
+           "ipc://PATH",
+           &is_zmq_listen_endpoint,
            "Listen here for engines that connect to publish their events. The topic says whose "
            "they are.")
       .add("replay_port", &KvEventsConfig::replay_port, 1, 65'535,
@@ -299,7 +299,7 @@ std::vector<Key<Config>> make_config_keys() {
       .add("ranks", &KvEventsConfig::ranks, 1, 256,
            "Data-parallel ranks of each replica; rank r publishes r ports above the first one.")
       .add("replay_timeout", &KvEventsConfig::replay_timeout, milliseconds(10), minutes(10),
-           "Without an answer for so long, missed events are given up.")
+           "What has not come within so long after it was asked for is given up.")
       .add("table_max_bytes", &KvEventsConfig::table_max_bytes, kMiB, 1024 * kGiB,
            "Memory for the engines' own names of their blocks, about 30 bytes a block.");
 

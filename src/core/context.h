@@ -104,7 +104,9 @@ struct KvReading {
 inline std::uint32_t cached_tokens(const Features& features, std::uint32_t matched_blocks) {
   if (matched_blocks == 0 || features.prompt_tokens == 0) return 0;
   const std::uint64_t block = std::max<std::uint32_t>(features.block_tokens, 1);
-  const std::uint64_t most = (features.prompt_tokens - 1) / block * block;
+  const std::uint32_t tokens =
+      features.chain_tokens == 0 ? features.prompt_tokens : features.chain_tokens;
+  const std::uint64_t most = (tokens - 1) / block * block;
   return static_cast<std::uint32_t>(std::min(matched_blocks * block, most));
 }
 

@@ -61,6 +61,7 @@ bool EngineCaches::store(const EngineCache& cache, std::optional<BlockHash> befo
   ReplicaState* const state = state_of(cache.replica);
   if (state == nullptr) return true;
   if (state->shut_out) return false;
+  state->stored_turn = turns_;
   std::uint32_t number = find_unit(*state, cache.rank);
   if (number == kNoUnit) number = make_unit(cache.replica, cache.rank);
   if (number == kNoUnit) {
@@ -138,6 +139,7 @@ void EngineCaches::remove(const EngineCache& cache, std::span<const BlockHash> b
 void EngineCaches::clear(ReplicaIndex replica, std::uint16_t rank) {
   sweep(kSweepBlocks);
   if (replica >= replicas_.size()) return;
+  forget_sent(replica);
   ReplicaState& state = replicas_[replica];
   const std::uint32_t number = find_unit(state, rank);
   if (number == kNoUnit) return;
@@ -449,12 +451,41 @@ void EngineCaches::match_sent(std::span<const BlockHash> chain, TimePoint now,
 void EngineCaches::sent(std::span<const BlockHash> chain, ReplicaIndex replica, TimePoint now) {
   if (now_ == nullptr || chain.empty() || !trusted(replica)) return;
   turn(now);
-  now_->sent.insert(chain, 0, replica);
+  // An engine that keeps nothing would be believed for ever if each request renewed what is
+  // expected of the ones before: where it has told of no block since, that does not live longer for
+  // it.
+  Lately* in = now_.get();
+  if (turns_ - replicas_[replica].stored_turn >= 2 && before_->sent.blocks(replica) > 0) {
+    const std::uint32_t before = length_sent(*before_, chain, replica);
+    if (before > length_sent(*now_, chain, replica) && !holds(replica, chain[before - 1])) {
+      in = before_.get();
+    }
+  }
+  in->sent.insert(chain, 0, replica);
   // What the engine dropped before comes back with this request.
   for (Lately* const lately : {now_.get(), before_.get()}) {
     if (lately->drops.size() == 0) continue;
     for (const BlockHash block : chain) lately->drops.erase(replica, block);
   }
+}
+
+// How many leading blocks were sent to the replica in that generation.
+std::uint32_t EngineCaches::length_sent(const Lately& lately, std::span<const BlockHash> chain,
+                                        ReplicaIndex replica) {
+  lately.sent.match(chain, 0, sent_matches_);
+  for (const PrefixMatches::Holder& holder : sent_matches_.holders) {
+    if (holder.replica == replica) return holder.blocks;
+  }
+  return 0;
+}
+
+bool EngineCaches::holds(ReplicaIndex replica, BlockHash block) const {
+  for (const std::uint32_t number : replicas_[replica].units) {
+    const Bank& bank = *banks_[number / kBankUnits];
+    const Holders bit = Holders{1} << number % kBankUnits;
+    if ((bank.find(block, bank.tier_count - 1) & bit) != 0) return true;
+  }
+  return false;
 }
 
 void EngineCaches::forget_sent(ReplicaIndex replica) {
@@ -486,6 +517,7 @@ void EngineCaches::turn(TimePoint now) {
   empty(*now_);
   if (since >= 2 * options_.sent_life) empty(*before_);
   turned_ = now;
+  ++turns_;
 }
 
 std::uint64_t EngineCaches::blocks(ReplicaIndex replica) const {

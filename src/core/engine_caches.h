@@ -80,7 +80,8 @@ class EngineCaches {
     std::array<double, kTiers> worth = {1.0, 0.7, 0.3};
     // A request that was sent to a trusted replica counts as cached there for at least so long and
     // at most twice as long: until the engine's own word has had time to come. From a block on that
-    // the engine drops after the request was sent, its word stands at once.
+    // the engine drops after the request was sent, its word stands at once. Later requests do not
+    // prolong it where the engine tells of no block at all.
     Duration sent_life = std::chrono::seconds(3);
   };
 
@@ -105,7 +106,8 @@ class EngineCaches {
   // as exact, but slower from now on (see above).
   void remove(const EngineCache& cache, std::span<const BlockHash> blocks, bool tails);
 
-  // A rank's caches are empty, of all tiers.
+  // A rank's caches are empty, of all tiers. What was just sent to its replica is not expected any
+  // more.
   void clear(ReplicaIndex replica, std::uint16_t rank);
 
   // All the replica's caches are empty, as after its engine's restart. Its trust stays.
@@ -181,6 +183,7 @@ class EngineCaches {
   struct ReplicaState {
     Trust trust = Trust::kNone;
     bool shut_out = false;             // lost its blocks for want of room
+    std::uint64_t stored_turn = 0;     // the last one in which it told of a block
     std::vector<std::uint32_t> units;  // bank * kBankUnits + bit, by rank of arrival
   };
 
@@ -189,6 +192,11 @@ class EngineCaches {
     std::uint32_t least;
     std::uint32_t most;
     HolderTable::Holders units;
+  };
+
+  struct Lately {
+    PrefixIndex sent;
+    RecentDrops drops;
   };
 
   ReplicaState* state_of(ReplicaIndex replica);
@@ -211,6 +219,9 @@ class EngineCaches {
                 std::vector<Match>& out);
   void match_sent(std::span<const BlockHash> chain, TimePoint now, std::vector<Match>& out);
   void forget_sent(ReplicaIndex replica);
+  [[nodiscard]] bool holds(ReplicaIndex replica, BlockHash block) const;
+  [[nodiscard]] std::uint32_t length_sent(const Lately& lately, std::span<const BlockHash> chain,
+                                          ReplicaIndex replica);
   void note_drop(ReplicaIndex replica, BlockHash block);
   [[nodiscard]] bool dropped(ReplicaIndex replica, BlockHash block) const;
   void turn(TimePoint now);
@@ -225,13 +236,10 @@ class EngineCaches {
   bool dirty_ = false;  // some bank has something to sweep
 
   // What was sent lately, and what was dropped after that, in two generations.
-  struct Lately {
-    PrefixIndex sent;
-    RecentDrops drops;
-  };
   std::unique_ptr<Lately> now_;
   std::unique_ptr<Lately> before_;
   TimePoint turned_{};
+  std::uint64_t turns_ = 0;
 
   std::array<Levels, kBankUnits> lengths_{};  // scratch of match()
   std::vector<std::uint32_t> place_;          // by ReplicaIndex: in match()'s answer, plus 1

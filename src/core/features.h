@@ -37,6 +37,10 @@ struct Features {
   // engines' own events can be compared with. 0: text, or a picture in the first block.
   std::uint32_t exact_blocks = 0;
   std::uint32_t block_tokens = 16;  // tokens of one block (estimated for text blocks)
+  // Tokens of the prompt that `blocks` are of, where it is the first of a batch; 0: prompt_tokens.
+  std::uint32_t chain_tokens = 0;
+  // The engine computes all of the prompt, whatever it holds of it: prompt_logprobs are wanted.
+  bool computes_all = false;
   std::uint64_t response_id = 0;  // hash of previous_response_id or of the id in the path; 0: none
   std::int32_t priority = 0;
 };

@@ -39,6 +39,8 @@ float in_range(float value, float low, float high) {
 void round_to_engine_blocks(const Features& features, std::span<const Signals> signals,
                             PrefixMatches& matches) {
   if (features.exact_blocks == 0 || features.prompt_tokens == 0) return;
+  const std::uint32_t tokens =
+      features.chain_tokens == 0 ? features.prompt_tokens : features.chain_tokens;
   bool any_zero = false;
   for (PrefixMatches::Holder& holder : matches.holders) {
     const std::uint32_t engine_block = signals[holder.replica].block_tokens;
@@ -47,8 +49,7 @@ void round_to_engine_blocks(const Features& features, std::span<const Signals> s
       continue;
     }
     const std::uint32_t each = engine_block / features.block_tokens;
-    const std::uint32_t whole =
-        std::min(holder.blocks / each, (features.prompt_tokens - 1) / engine_block);
+    const std::uint32_t whole = std::min(holder.blocks / each, (tokens - 1) / engine_block);
     holder.blocks = whole * each;
     any_zero = any_zero || whole == 0;
   }
@@ -56,6 +57,9 @@ void round_to_engine_blocks(const Features& features, std::span<const Signals> s
   std::erase_if(matches.holders,
                 [](const PrefixMatches::Holder& holder) { return holder.blocks == 0; });
 }
+
+// Tokens of a block where an engine does not say: more than those of hybrid models have.
+constexpr std::uint32_t kLongestBlock = 4'096;
 
 constexpr float kMostRequests = 1e6F;
 constexpr float kMostTokens = 1e12F;
@@ -162,6 +166,7 @@ Decision Router::decide(const Features& features, const FleetView& fleet,
 
   if (uses_blocks) {
     booked.knowledge = knowledge_of(features, replica);
+    booked.events_heard = events_heard_[replica];
     booked.block_tokens = features.block_tokens;
     booked.matched_tokens = cached_tokens(features, unscaled_blocks(replica));
     booked.predicted_cached_tokens = decision.predicted_cached_tokens;
@@ -236,6 +241,10 @@ void Router::compare(ReplicaIndex replica, const Booked& booked, std::uint32_t p
   if (!booked.looked_up) return;
   // What broke off without usage says nothing, and may not even have been looked up there.
   if (!outcome.cached_tokens && outcome.event != Feedback::Event::kFinished) return;
+  if (outcome.event == Feedback::Event::kFinished) {
+    count_computed(replica, booked, prompt,
+                   outcome.cached_tokens.value_or(in_engine_tokens(booked.matched_tokens)));
+  }
   const std::uint32_t engine_block = signals_[replica].block_tokens;
   prefix_trust_.answered(replica, {.from = booked.knowledge,
                                    .prompt_tokens = prompt,
@@ -245,6 +254,17 @@ void Router::compare(ReplicaIndex replica, const Booked& booked, std::uint32_t p
                                    .block_tokens = std::max(booked.block_tokens, engine_block),
                                    .held_blocks = index_.blocks(replica)});
   assume_capacity(replica);
+}
+
+// An engine stores each whole block that it computes, and tells of it. One block is let pass, for
+// what rounding and tokens of its own do to a length.
+void Router::count_computed(ReplicaIndex replica, const Booked& booked, std::uint32_t prompt,
+                            std::uint32_t cached) {
+  if (booked.knowledge != Knowledge::kEvents) return;
+  if (booked.events_heard != events_heard_[replica]) return;
+  const std::uint32_t known = signals_[replica].block_tokens;
+  const std::uint32_t block = std::max(known == 0 ? kLongestBlock : known, booked.block_tokens);
+  if (prompt >= std::uint64_t{cached} + 2 * std::uint64_t{block}) ++computed_prompts_[replica];
 }
 
 void Router::assume_capacity(ReplicaIndex replica) {
@@ -308,6 +328,25 @@ void Router::forget(ReplicaIndex replica) {
   for (const auto& pipeline : pipelines_) pipeline->forget(replica);
 }
 
+void Router::events_heard(ReplicaIndex replica) {
+  if (replica < events_heard_.size()) ++events_heard_[replica];
+}
+
+void Router::forget_cache(ReplicaIndex replica) {
+  prefix_trust_.forget(replica);
+  if (options_.prefixes != nullptr) options_.prefixes->forget(replica);
+  index_.forget(replica);
+  if (replica >= signals_.size()) return;
+  // What it reports stays true.
+  const Signals& reported = signals_[replica];
+  const std::uint64_t blocks = reported.kv_capacity_tokens / options_.block_tokens;
+  if (options_.prefixes != nullptr) options_.prefixes->set_capacity(replica, blocks);
+  prefix_trust_.set_capacity(replica, blocks);
+  if (reported.prefix_caching) prefix_trust_.set_caching(replica, *reported.prefix_caching);
+  capacities_[replica] = 0;
+  assume_capacity(replica);
+}
+
 double Router::prefill_rate(ReplicaIndex replica) const {
   if (replica >= learnt_.size() || learnt_[replica].seconds <= 0) {
     return options_.initial_prefill_rate;
@@ -327,6 +366,8 @@ void Router::grow(std::size_t replicas) {
   learnt_.resize(replicas);
   matched_blocks_.resize(replicas);
   capacities_.resize(replicas);
+  computed_prompts_.resize(replicas);
+  events_heard_.resize(replicas);
   prefix_trust_.grow(replicas);
 }
 
@@ -373,6 +414,7 @@ void Router::look_up_prefix(const Features& features, TimePoint now) {
     const std::span<const BlockHash> exact = exact_blocks(features);
     if (!exact.empty() && engine_caches_.any_trusted()) apply_engine_caches(exact, now);
   }
+  if (features.computes_all) return matches_.clear();
   round_to_engine_blocks(features, signals_, matches_);
   if (prefix_trust_.any_doubted()) apply_trust(features);
   for (const PrefixMatches::Holder& holder : matches_.holders) {

@@ -126,12 +126,25 @@ class Router {
   // of requests still under way stay until they end.
   void forget(ReplicaIndex replica);
 
+  // Events of the replica's engine have come.
+  void events_heard(ReplicaIndex replica);
+
+  // The replica's engine is another process, or has emptied its cache, by its own word: what is
+  // believed of its cache is forgotten. What its events say is its feed's to forget.
+  void forget_cache(ReplicaIndex replica);
+
   // Prompt tokens per second that the replica computes, as learnt from streams.
   [[nodiscard]] double prefill_rate(ReplicaIndex replica) const;
 
   [[nodiscard]] const Ledger& ledger() const { return ledger_; }
   [[nodiscard]] const Signals& signals(ReplicaIndex replica) const;
   [[nodiscard]] const PrefixIndex& index() const { return index_; }
+  // Requests whose prompts were known as token ids, sent to the replica while its events were
+  // trusted, and of which it has computed two blocks or more, by the end of which no event had been
+  // heard. Each must be followed by one.
+  [[nodiscard]] std::uint64_t computed_prompts(ReplicaIndex replica) const {
+    return replica < computed_prompts_.size() ? computed_prompts_[replica] : 0;
+  }
   // How far predictions of cached tokens come true, by replica, and what follows from it.
   [[nodiscard]] const PrefixTrust& prefix_trust() const { return prefix_trust_; }
   // For the feed of the engines' events, which tells it what they say.
@@ -170,6 +183,7 @@ class Router {
     bool looked_up = false;  // its prefix, before the choice
     Knowledge knowledge = Knowledge::kSent;
     std::uint32_t block_tokens = 0;
+    std::uint64_t events_heard = 0;
     std::uint32_t matched_tokens = 0;           // by the index's word
     std::uint32_t predicted_cached_tokens = 0;  // the believed share of that
   };
@@ -197,6 +211,8 @@ class Router {
                          std::span<const ReplicaIndex> excluded, ReplicaIndex chosen);
   void compare(ReplicaIndex replica, const Booked& booked, std::uint32_t prompt_tokens,
                const Outcome& outcome);
+  void count_computed(ReplicaIndex replica, const Booked& booked, std::uint32_t prompt,
+                      std::uint32_t cached);
   // Gives the index the capacity that the replica is taken to have.
   void assume_capacity(ReplicaIndex replica);
   void learn_rate(ReplicaIndex replica, std::int64_t tokens, Duration took);
@@ -210,11 +226,13 @@ class Router {
   EngineCaches engine_caches_;
   ResponsePins pins_;
   Rng rng_;
-  std::vector<Signals> signals_;               // by ReplicaIndex
-  std::vector<Learnt> learnt_;                 // by ReplicaIndex
-  std::vector<std::uint32_t> matched_blocks_;  // by ReplicaIndex; all zero between decisions
-  std::vector<Booked> booked_;                 // by Charge::entry()
-  std::vector<std::uint64_t> capacities_;      // by ReplicaIndex: blocks, as the index has them
+  std::vector<Signals> signals_;                 // by ReplicaIndex
+  std::vector<Learnt> learnt_;                   // by ReplicaIndex
+  std::vector<std::uint32_t> matched_blocks_;    // by ReplicaIndex; all zero between decisions
+  std::vector<Booked> booked_;                   // by Charge::entry()
+  std::vector<std::uint64_t> capacities_;        // by ReplicaIndex: blocks, as the index has them
+  std::vector<std::uint64_t> computed_prompts_;  // by ReplicaIndex
+  std::vector<std::uint64_t> events_heard_;      // by ReplicaIndex
   PrefixMatches matches_;
   std::vector<PrefixMatches::Holder> unscaled_;      // before trust was applied; empty: as matches_
   std::vector<EngineCaches::Match> engine_matches_;  // scratch

@@ -97,6 +97,12 @@ bool read_body_field(std::string_view key, json::od::value& value, int index, Bo
     fields.store = json::is_true(value);
   } else if (key == "background") {
     fields.background = json::is_true(value);
+  } else if (key == "echo") {
+    fields.echo = json::is_true(value);
+  } else if (key == "logprobs") {
+    fields.logprobs = !json::is_null(value);
+  } else if (key == "prompt_logprobs") {
+    fields.prompt_logprobs = !json::is_null(value);
   } else if (key == "priority") {
     std::int64_t priority = 0;
     facts.priority = 0;

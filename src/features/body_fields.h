@@ -48,6 +48,9 @@ struct BodyFields {
   std::string_view cache_salt;
   bool store = false;
   bool background = false;
+  bool echo = false;                           // the prompt is wanted back
+  bool logprobs = false;                       // a number of them, or true
+  bool prompt_logprobs = false;                // likewise; 0 is a number
   std::array<int, kContentFields> content_at;  // which field of the object it is
 
   // Of prompts that are to become ids, as they are written: the content fields, and what else goes

@@ -25,6 +25,18 @@ bool is_of_ids(std::string_view written) {
   return written[first] == '[' || is_digit(written[first]);
 }
 
+std::uint32_t to_tokens(std::uint64_t count) {
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(count, std::numeric_limits<std::uint32_t>::max()));
+}
+
+// What vLLM takes for a wish for them: with `echo`, a completion's logprobs are the prompt's as
+// well, and a chat's always.
+bool wants_prompt_logprobs(const BodyFields& fields) {
+  const bool chat = fields.content_at[kMessages] != BodyFields::kNone;
+  return fields.prompt_logprobs || (fields.echo && (fields.logprobs || chat));
+}
+
 // Whether the JSON holds more than `most` objects; braces in text count too.
 bool has_more_objects(std::string_view json, std::size_t most) {
   std::size_t objects = 0;
@@ -149,6 +161,7 @@ void ChatRequestReader::read_object(Body& body, std::string_view session_header,
   facts.max_output_tokens = fields.max_completion_tokens.value_or(
       fields.max_output_tokens.value_or(fields.max_tokens.value_or(0)));
   facts.stored = fields.store || fields.background;
+  facts.computes_all = wants_prompt_logprobs(fields);
   facts.response_id = response_key(fields.previous_response_id);
   const std::uint64_t named = session_key({.header = session_header,
                                            .prompt_cache_key = fields.prompt_cache_key,
@@ -240,6 +253,7 @@ void ChatRequestReader::count_content(RequestFacts& facts) {
   if (content_.chain_of_ids()) {
     facts.block_tokens = options_.block_ids;
     facts.exact_blocks = static_cast<std::uint32_t>(facts.blocks.size());
+    facts.chain_tokens = to_tokens(content_.chain_tokens());
   }
 }
 
@@ -354,8 +368,8 @@ void ChatRequestReader::take_ids(Body& body, PromptText& prompt, RequestFacts& f
   } else {
     for (const std::string& text : prompt.texts) facts.text_bytes += text.size();
   }
-  constexpr std::uint64_t kMost = std::numeric_limits<std::uint32_t>::max();
-  facts.prompt_tokens = static_cast<std::uint32_t>(std::min(tokens, kMost));
+  facts.prompt_tokens = to_tokens(tokens);
+  if (prompt.texts.size() > 1) facts.chain_tokens = to_tokens(prompt.first_tokens);
 }
 
 void ChatRequestReader::adopt(PromptText& prompt, Api api, std::string_view body,

@@ -61,6 +61,8 @@ class PromptContent {
   [[nodiscard]] bool chain_of_ids() const { return chain_of_ids_; }
   // The prompts of a batch behind its first are counted, but make no blocks.
   void end_chain() { chain_open_ = false; }
+  // Of a chain of ids: how many they are.
+  [[nodiscard]] std::uint64_t chain_tokens() const { return position_; }
 
   [[nodiscard]] const TokenCount& count() const { return count_; }
   // The content part of the session key; 0 where there was no content.

@@ -56,11 +56,13 @@ void PromptTokens::encode(PromptText& prompt) {
   const PromptModel& model = *prompt.model;
   prompt.blocks.clear();
   prompt.end = prompt.start;
-  prompt.tokens = prompt.encoded_bytes = prompt.known_bytes = 0;
+  prompt.tokens = prompt.first_tokens = prompt.encoded_bytes = prompt.known_bytes = 0;
   if (prompt.special) take(prompt, model.ids_before(), true);
   bool first = true;
   const auto end_of_first = [&] {
-    if (first && prompt.special && !prompt.has_media()) take(prompt, model.ids_after(), true);
+    if (!first) return;
+    if (prompt.special && !prompt.has_media()) take(prompt, model.ids_after(), true);
+    prompt.first_tokens = prompt.tokens;
     first = false;
   };
   for (Piece& piece : pieces_) {

@@ -33,12 +33,13 @@ struct PromptText {
   bool special = false;         // with what the model puts around a plain prompt
 
   // --- the outcome
-  std::string_view failure;       // why there are no ids, one word; empty: there are
-  std::vector<BlockHash> blocks;  // of the first prompt, up to exact_bytes
-  BlockHash end = 0;              // key of all ids of the first prompt
-  std::uint64_t tokens = 0;       // of all prompts
-  std::size_t encoded_bytes = 0;  // that were turned into ids
-  std::size_t known_bytes = 0;    // whose ids were known
+  std::string_view failure;        // why there are no ids, one word; empty: there are
+  std::vector<BlockHash> blocks;   // of the first prompt, up to exact_bytes
+  BlockHash end = 0;               // key of all ids of the first prompt
+  std::uint64_t tokens = 0;        // of all prompts
+  std::uint64_t first_tokens = 0;  // of the first
+  std::size_t encoded_bytes = 0;   // that were turned into ids
+  std::size_t known_bytes = 0;     // whose ids were known
 
   // Whether the engine turns what follows into tokens by itself: pictures and the like.
   [[nodiscard]] bool has_media() const {

@@ -32,6 +32,8 @@ struct RequestFacts {
   std::string_view no_ids;
   bool ids_pending = false;        // they are to be made; see ChatRequestReader::take_pending()
   std::uint32_t exact_blocks = 0;  // how many of `blocks` are of token ids
+  std::uint32_t chain_tokens = 0;  // see Features
+  bool computes_all = false;       // see Features
   // Of a prompt that was read whole and is of text alone: its bytes. Else 0.
   std::uint64_t text_bytes = 0;
   // Of a prompt that became ids here: bytes that were turned into ids, and whose ids were known.
@@ -54,6 +56,8 @@ struct RequestFacts {
             .blocks = blocks,
             .exact_blocks = exact_blocks,
             .block_tokens = block_tokens,
+            .chain_tokens = chain_tokens,
+            .computes_all = computes_all,
             .response_id = response_id,
             .priority = priority};
   }

@@ -32,6 +32,11 @@ constexpr Duration kTick = std::chrono::milliseconds(50);
 constexpr Duration kShow = std::chrono::milliseconds(200);
 constexpr Duration kLookAtModels = std::chrono::seconds(1);
 constexpr Duration kQuiet = std::chrono::seconds(10);  // between two log lines of a publisher
+// Prompts that a replica has computed without an event before it is not believed.
+constexpr std::uint64_t kMostUnheard = 3;
+// A replay that failed is asked for again after so long, and after twice as long each time.
+constexpr Duration kFirstRetry = std::chrono::seconds(1);
+constexpr Duration kLongestRetry = std::chrono::seconds(60);
 
 double unix_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -96,6 +101,7 @@ class KvEventFeed::Loop {
   Result<void> start() {
     for (std::uint16_t rank = 0; !options_.bind.empty() && rank < options_.ranks; ++rank) {
       auto socket = std::make_unique<ZmqSocket>(context_, ZmqSocket::Kind::kSubscriber);
+      bound_monitors_.push_back(std::make_unique<ZmqMonitor>(context_, *socket));
       const Result<void> bound = socket->bind(ranked_endpoint(options_.bind, rank));
       if (!bound) return bound.error();
       if (const Result<void> done = socket->subscribe(options_.topic); !done) return done.error();
@@ -138,8 +144,10 @@ class KvEventFeed::Loop {
   void run_tasks();
   void wait();
   void take_bound(std::size_t offset);
+  void take_bound_changes(std::size_t offset);
   void tick();
   void look_at_models();
+  void look_for_silence();
   void show();
   void tell_trust(Member& member);
   void stray(const std::string& topic);
@@ -160,6 +168,7 @@ class KvEventFeed::Loop {
 
   // Of the loop's thread.
   std::vector<std::unique_ptr<ZmqSocket>> bound_;  // by rank
+  std::vector<std::unique_ptr<ZmqMonitor>> bound_monitors_;
   std::map<ReplicaIndex, std::unique_ptr<Member>> members_;
   std::unordered_map<std::string, ReplicaIndex> topics_;  // kNoReplica: of none
   std::vector<std::string> frames_;                       // scratch
@@ -186,13 +195,23 @@ class KvEventFeed::Loop::Publisher : public CacheChanges {
   void remove(Tier tier, std::span<const BlockHash> keys, bool tails) override;
   void clear() override;
 
-  void published(const std::vector<std::string>& frames);
+  // A message on the connection of that number, where engines connect to us.
+  void published_on(int connection, const std::vector<std::string>& frames);
   void take_published();
+  void take_changes();
   void take_replayed();
-  void keep_asking(TimePoint now);
+  void tend(TimePoint now);
+  // A connection of an engine to us has ended: whether it was this one's.
+  void ended(int connection);
+  // Nothing comes from it although something must.
+  void is_silent();
+
+  [[nodiscard]] Trust trust() const;
+  [[nodiscard]] std::string_view why() const;
   [[nodiscard]] Status status() const;
 
-  [[nodiscard]] void* subscriber() const { return subscriber_ ? subscriber_->handle() : nullptr; }
+  // Of the connection to it; null where it connects to us.
+  [[nodiscard]] const KvEventLink* link() const { return link_.get(); }
   [[nodiscard]] void* replay() const { return replay_ ? replay_->handle() : nullptr; }
 
   EventStream stream;
@@ -203,10 +222,30 @@ class KvEventFeed::Loop::Publisher : public CacheChanges {
   Loop& loop_;
   Member& member_;
   const std::uint16_t rank_;
-  std::unique_ptr<ZmqSocket> subscriber_;  // none where the engine connects to us
-  std::unique_ptr<ZmqSocket> replay_;      // while something is asked for
+  void published(const std::vector<std::string>& frames);
+  void look_at_counts();
+  void fail_replay(TimePoint now);
+  void keep_asking(TimePoint now);
+  [[nodiscard]] bool linked() const { return link_ ? link_->up() : connection_ >= 0; }
+  void log_fault(TimePoint now);
+
+  std::unique_ptr<KvEventLink> link_;  // none where the engine connects to us
+  // Where it connects to us.
+  int connection_ = -1;  // that its last message came on; -1: none, or it has ended
+  bool was_connected_ = false;
+  std::array<std::uint64_t, kLinkFaults> faults_{};
+
+  bool silent_ = false;        // until the next batch
+  std::uint64_t batches_ = 0;  // of the stream, when it was looked at last
+  std::uint64_t emptied_ = 0;  // times that the engine said it holds nothing, likewise
+  std::uint64_t faults_logged_ = 0;
+  TimePoint fault_logged_{};
+
+  std::unique_ptr<ZmqSocket> replay_;  // while something is asked for
   bool asked_ = false;
   TimePoint deadline_{};
+  std::optional<TimePoint> retry_at_;  // of a replay that has failed
+  Duration retry_after_ = kFirstRetry;
   std::optional<double> delay_s_;
 };
 
@@ -224,14 +263,21 @@ struct KvEventFeed::Loop::Member {
   bool gone = false;
   bool crowded_out = false;  // the index had no room for it
   bool retell = false;
-  bool touched = true;  // its trust may be another now
+  bool touched = true;    // its trust may be another now
+  bool has_told = false;  // there were events, and the router does not know
+  bool odd_rank = false;  // it was logged that there are ranks beyond ours
   Trust told = Trust::kNone;
+  // When events were last looked for: the batches heard and the prompts computed so far, and since
+  // when there were more prompts and no more batches.
+  std::uint64_t heard = 0;
+  std::uint64_t computed = 0;
+  std::optional<TimePoint> unheard_since;
   std::vector<std::unique_ptr<Publisher>> ranks;
 
   [[nodiscard]] Trust trust() const {
     if (gone || crowded_out || ranks.empty()) return Trust::kNone;
     Trust least = Trust::kTrusted;
-    for (const auto& rank : ranks) least = std::min(least, rank->stream.trust());
+    for (const auto& rank : ranks) least = std::min(least, rank->trust());
     return least;
   }
 };
@@ -248,13 +294,24 @@ KvEventFeed::Loop::Publisher::Publisher(Loop& loop, Member& member, std::uint16_
   std::uint32_t port = spec.kv_events_port;
   if (port == 0 && loop.options_.bind.empty()) port = loop.options_.port;
   if (port == 0) return;
-  subscriber_ = std::make_unique<ZmqSocket>(loop.context_, ZmqSocket::Kind::kSubscriber);
-  Result<void> ready = subscriber_->subscribe(loop.options_.topic);
-  if (ready) ready = subscriber_->connect(tcp_endpoint(spec.host, port + rank));
-  if (!ready) {
-    log_warning("replica " + spec.url + ": no cache events: " + ready.error().message);
-    subscriber_.reset();
+  link_ = std::make_unique<KvEventLink>(loop.context_, tcp_endpoint(spec.host, port + rank),
+                                        loop.options_.topic);
+  if (const Result<void> opened = link_->open(); !opened) {
+    log_warning("replica " + spec.url + ": no cache events: " + opened.error().message);
+    link_.reset();
   }
+}
+
+Trust KvEventFeed::Loop::Publisher::trust() const {
+  const Trust trust = stream.trust();
+  return trust == Trust::kNone || (linked() && !silent_) ? trust : Trust::kGap;
+}
+
+std::string_view KvEventFeed::Loop::Publisher::why() const {
+  if (silent_) return describe(LinkFault::kSilent);
+  if (linked()) return stream.why();
+  if (link_) return describe(link_->fault());
+  return describe(was_connected_ ? LinkFault::kClosed : LinkFault::kNone);
 }
 
 void KvEventFeed::Loop::Publisher::store(Tier tier, std::optional<BlockHash> before,
@@ -296,37 +353,122 @@ void KvEventFeed::Loop::Publisher::clear() {
 void KvEventFeed::Loop::Publisher::published(const std::vector<std::string>& frames) {
   const std::optional<std::uint64_t> number =
       frames.size() == 3 ? number_of(frames[1]) : std::nullopt;
-  if (!number) return loop_.stray(frames.empty() ? std::string() : frames.front());
+  if (!number || *number >= EventStream::kMostBatches)
+    return loop_.stray(frames.empty() ? std::string() : frames.front());
   const std::uint64_t before = stream.counts().batches;
   stream.published(*number, frames[2], *this);
   if (stream.counts().batches == before + 1) delay_s_ = unix_now() - stream.last_time();
+  look_at_counts();
+}
+
+// What the batches that were just taken mean for others.
+void KvEventFeed::Loop::Publisher::look_at_counts() {
   member_.touched = true;
   loop_.changed_ = true;
+  const EventStream::Counts& counts = stream.counts();
+  if (counts.batches != batches_) {
+    silent_ = false;
+    member_.has_told = true;
+  }
+  batches_ = counts.batches;
+  const std::uint64_t emptied = counts.restarts + stream.blocks().counts().cleared;
+  if (emptied == emptied_) return;
+  emptied_ = emptied;
+  silent_ = false;
+  loop_.router_.with([&](Router& router) { router.forget_cache(member_.index); });
 }
 
 void KvEventFeed::Loop::Publisher::take_published() {
   std::vector<std::string>& frames = loop_.frames_;
-  for (int i = 0; i < kMessagesInARow && subscriber_->receive(frames); ++i) published(frames);
+  for (int i = 0; i < kMessagesInARow && link_->receive(frames); ++i) published(frames);
+}
+
+void KvEventFeed::Loop::Publisher::published_on(int connection,
+                                                const std::vector<std::string>& frames) {
+  if (connection_ < 0 && was_connected_) stream.reconnected();
+  connection_ = std::max(connection, 0);
+  was_connected_ = true;
+  published(frames);
+}
+
+void KvEventFeed::Loop::Publisher::ended(int connection) {
+  if (link_ || connection_ != connection) return;
+  connection_ = -1;
+  ++faults_[static_cast<std::size_t>(LinkFault::kClosed)];
+  replay_.reset();
+  member_.touched = true;
+  loop_.changed_ = true;
+}
+
+void KvEventFeed::Loop::Publisher::take_changes() {
+  for (;;) {
+    const KvEventLink::Change change = link_->look(loop_.clock_.now());
+    if (change == KvEventLink::Change::kNone) return;
+    if (change == KvEventLink::Change::kUp) stream.reconnected();
+    replay_.reset();
+    member_.touched = true;
+    loop_.changed_ = true;
+  }
+}
+
+void KvEventFeed::Loop::Publisher::is_silent() {
+  if (silent_) return;
+  silent_ = true;
+  if (link_) {
+    link_->give_up(LinkFault::kSilent, loop_.clock_.now());
+  } else {
+    ++faults_[static_cast<std::size_t>(LinkFault::kSilent)];
+  }
+  replay_.reset();
+}
+
+void KvEventFeed::Loop::Publisher::tend(TimePoint now) {
+  if (link_) {
+    link_->tend(now);
+    log_fault(now);
+  }
+  if (linked()) keep_asking(now);
+  if (!retry_at_ || now < *retry_at_) return;
+  retry_at_.reset();
+  if (stream.trust() != Trust::kTrusted) stream.ask_anew(*this);
+}
+
+void KvEventFeed::Loop::Publisher::log_fault(TimePoint now) {
+  std::uint64_t faults = 0;
+  for (const std::uint64_t count : link_->faults()) faults += count;
+  if (faults == faults_logged_) return;
+  loop_.changed_ = true;
+  if (fault_logged_ != TimePoint{} && now - fault_logged_ < kQuiet) return;
+  faults_logged_ = faults;
+  fault_logged_ = now;
+  log_warning("cache events of " + member_.spec->url + " rank " + std::to_string(rank_) + ": " +
+              std::string(describe(link_->fault())) + "; connecting anew");
 }
 
 // Answers end in the number and the payload; in front there may be an empty frame and a topic.
 void KvEventFeed::Loop::Publisher::take_replayed() {
   std::vector<std::string>& frames = loop_.frames_;
   for (int i = 0; i < kMessagesInARow && replay_ && replay_->receive(frames); ++i) {
-    loop_.changed_ = true;
-    deadline_ = loop_.clock_.now() + loop_.options_.replay_timeout;
     const std::optional<std::uint64_t> number =
         frames.size() >= 2 ? number_of(frames[frames.size() - 2]) : std::nullopt;
-    if (!number) continue;
     constexpr std::uint64_t kEnd = ~std::uint64_t{0};
-    if (*number != kEnd) {
-      stream.replayed(*number, frames.back(), *this);
-      continue;
+    if (number == kEnd) {
+      replay_.reset();
+      retry_after_ = kFirstRetry;
+      stream.replay_ended(*this);
+    } else if (!number || !stream.replayed(*number, frames.back(), *this)) {
+      fail_replay(loop_.clock_.now());
     }
-    replay_.reset();
-    stream.replay_ended(*this);
-    member_.touched = true;
+    look_at_counts();
   }
+}
+
+void KvEventFeed::Loop::Publisher::fail_replay(TimePoint now) {
+  replay_.reset();
+  stream.replay_failed(*this);
+  retry_at_ = now + retry_after_;
+  retry_after_ = std::min(2 * retry_after_, kLongestRetry);
+  look_at_counts();
 }
 
 // Opens, sends and gives up what the stream wants to have asked.
@@ -334,6 +476,8 @@ void KvEventFeed::Loop::Publisher::keep_asking(TimePoint now) {
   if (replay_ && asked_ && !stream.replaying()) replay_.reset();  // no use for the answer any more
   if (!replay_) {
     if (!stream.wanted()) return;
+    // A batch that is published before the subscription has arrived is in the replay.
+    if (link_ && now - link_->up_since() < kTick) return;
     const ReplicaSpec& spec = *member_.spec;
     const std::uint32_t port =
         spec.kv_replay_port != 0 ? spec.kv_replay_port : loop_.options_.replay_port;
@@ -354,20 +498,18 @@ void KvEventFeed::Loop::Publisher::keep_asking(TimePoint now) {
       deadline_ = now + loop_.options_.replay_timeout;
     }
   }
-  if (now < deadline_) return;
-  replay_.reset();
-  stream.replay_failed(*this);
-  loop_.changed_ = true;
+  if (now >= deadline_) fail_replay(now);
 }
 
 KvEventFeed::Status KvEventFeed::Loop::Publisher::status() const {
   Status status;
   status.replica = member_.index;
   status.rank = rank_;
-  status.trust = member_.gone || member_.crowded_out ? Trust::kNone : stream.trust();
+  status.trust = member_.gone || member_.crowded_out ? Trust::kNone : trust();
   status.why = member_.gone          ? "the replica cannot be reached"
                : member_.crowded_out ? "the index has no room for it"
-                                     : stream.why();
+                                     : why();
+  status.faults = link_ ? link_->faults() : faults_;
   status.next = stream.next();
   status.blocks = stream.blocks().blocks();
   status.table_bytes = stream.blocks().bytes();
@@ -389,6 +531,9 @@ void KvEventFeed::Loop::run() {
     }
     for (const auto& [index, member] : members_) {
       if (std::exchange(member->touched, false)) tell_trust(*member);
+      if (std::exchange(member->has_told, false)) {
+        router_.with([&](Router& router) { router.events_heard(member->index); });
+      }
     }
     if (now >= next_show_ && changed_) {
       next_show_ = now + kShow;
@@ -396,6 +541,7 @@ void KvEventFeed::Loop::run() {
     }
   }
   members_.clear();
+  bound_monitors_.clear();
   bound_.clear();
 }
 
@@ -420,11 +566,15 @@ void KvEventFeed::Loop::wait() {
     takers.push_back(std::move(taker));
   };
   for (std::size_t rank = 0; rank < bound_.size(); ++rank) {
+    watch(bound_monitors_[rank]->handle(), [this, rank] { take_bound_changes(rank); });
     watch(bound_[rank]->handle(), [this, rank] { take_bound(rank); });
   }
   for (const auto& [index, member] : members_) {
     for (const auto& rank : member->ranks) {
-      watch(rank->subscriber(), [&publisher = *rank] { publisher.take_published(); });
+      if (const KvEventLink* const link = rank->link()) {
+        watch(link->events(), [&publisher = *rank] { publisher.take_changes(); });
+        watch(link->messages(), [&publisher = *rank] { publisher.take_published(); });
+      }
       watch(rank->replay(), [&publisher = *rank] { publisher.take_replayed(); });
     }
   }
@@ -436,9 +586,21 @@ void KvEventFeed::Loop::wait() {
   }
 }
 
+// Connections of engines to us.
+void KvEventFeed::Loop::take_bound_changes(std::size_t offset) {
+  ZmqMonitor::Event event{};
+  while (bound_monitors_[offset]->next(event)) {
+    if (event.type != ZmqMonitor::Event::Type::kLost) continue;
+    for (const auto& [index, member] : members_) {
+      for (const auto& rank : member->ranks) rank->ended(event.descriptor);
+    }
+  }
+}
+
 // Messages of engines that connect to us.
 void KvEventFeed::Loop::take_bound(std::size_t offset) {
-  for (int i = 0; i < kMessagesInARow && bound_[offset]->receive(frames_); ++i) {
+  int connection = -1;
+  for (int i = 0; i < kMessagesInARow && bound_[offset]->receive(frames_, &connection); ++i) {
     Member* const member = frames_.size() == 3 ? member_of(frames_[0]) : nullptr;
     if (member == nullptr) {
       stray(frames_.empty() ? std::string() : frames_[0]);
@@ -446,11 +608,15 @@ void KvEventFeed::Loop::take_bound(std::size_t offset) {
     }
     if (!member->has_world) continue;
     const auto rank = batch_rank(frames_[2]).value_or(static_cast<std::int64_t>(offset));
-    if (rank < 0 || rank >= EngineCaches::kMaxRanks) {
-      stray(frames_[0]);
+    if (rank < 0 || rank >= options_.ranks) {
+      strays_.fetch_add(1, std::memory_order_relaxed);
+      if (!std::exchange(member->odd_rank, true)) {
+        log_warning("cache events of " + member->spec->url + " of rank " + std::to_string(rank) +
+                    " are left out: kv_events.ranks is " + std::to_string(options_.ranks));
+      }
       continue;
     }
-    publisher(*member, static_cast<std::uint16_t>(rank)).published(frames_);
+    publisher(*member, static_cast<std::uint16_t>(rank)).published_on(connection, frames_);
   }
 }
 
@@ -553,6 +719,7 @@ void KvEventFeed::Loop::tick() {
   if (now >= next_look_) {
     next_look_ = now + kLookAtModels;
     look_at_models();
+    look_for_silence();
   }
   for (const auto& [index, member] : members_) {
     if (std::exchange(member->retell, false)) {
@@ -561,7 +728,7 @@ void KvEventFeed::Loop::tick() {
       for (const auto& rank : member->ranks) rank->stream.revive(*rank);
       member->retell = false;
     }
-    for (const auto& rank : member->ranks) rank->keep_asking(now);
+    for (const auto& rank : member->ranks) rank->tend(now);
     member->touched = true;
   }
 }
@@ -595,6 +762,31 @@ void KvEventFeed::Loop::look_at_models() {
   }
 }
 
+// An engine that computes prompts stores blocks and tells of them. One that is not heard doing so
+// is not heard at all.
+void KvEventFeed::Loop::look_for_silence() {
+  const TimePoint now = clock_.now();
+  for (const auto& [index, member] : members_) {
+    std::uint64_t heard = 0;
+    for (const auto& rank : member->ranks) heard += rank->stream.counts().batches;
+    const std::uint64_t computed =
+        router_.with([&](Router& router) { return router.computed_prompts(member->index); });
+    if (heard != member->heard || computed < member->computed) {
+      member->heard = heard;
+      member->computed = computed;
+      member->unheard_since.reset();
+    }
+    if (computed == member->computed) continue;
+    if (!member->unheard_since) member->unheard_since = now;
+    if (computed - member->computed < kMostUnheard) continue;
+    if (now - *member->unheard_since < options_.longest_silence) continue;
+    for (const auto& rank : member->ranks) rank->is_silent();
+    member->computed = computed;
+    member->unheard_since.reset();
+    changed_ = true;
+  }
+}
+
 void KvEventFeed::Loop::tell_trust(Member& member) {
   const Trust trust = member.trust();
   if (trust != member.told) {
@@ -605,7 +797,7 @@ void KvEventFeed::Loop::tell_trust(Member& member) {
   const TimePoint now = clock_.now();
   for (std::size_t rank = 0; rank < member.ranks.size(); ++rank) {
     Publisher& publisher = *member.ranks[rank];
-    const Trust now_trust = publisher.stream.trust();
+    const Trust now_trust = publisher.trust();
     const bool steady = now_trust == Trust::kTrusted || now_trust == Trust::kGap;
     if (!steady || now_trust == publisher.logged_trust || now - publisher.logged < kQuiet) continue;
     publisher.logged = now;
@@ -615,7 +807,7 @@ void KvEventFeed::Loop::tell_trust(Member& member) {
     if (now_trust == Trust::kTrusted) {
       log_info(who + "trusted");
     } else {
-      log_warning(who + std::string(publisher.stream.why()));
+      log_warning(who + std::string(publisher.why()));
     }
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,6 +14,7 @@
 #include "base/time.h"
 #include "core/engine_caches.h"
 #include "core/token_chain.h"
+#include "feeds/kv_event_link.h"
 #include "feeds/target.h"
 #include "kv_events/event_stream.h"
 #include "runtime/fleet.h"
@@ -27,6 +29,9 @@ namespace pointsman {
 // host, or connect to where we listen; then the message's topic tells whose it is. Each
 // data-parallel rank is a publisher of its own, on the next port. What was missed is asked for on
 // the replay port.
+//
+// A publisher is trusted only while it is known to be heard: while there is a connection to it, and
+// where requests make its engine store blocks, as long as it tells of some.
 //
 // It has a thread of its own, for events come in bursts (an engine under load publishes some
 // hundred batches a second, a replay ten thousand) and nothing else shall wait for them. The router
@@ -43,7 +48,9 @@ class KvEventFeed {
     std::uint16_t replay_port = 0;  // on each replica's host; 0: nothing can be asked for again
     std::string topic;              // only topics that begin so
     std::uint16_t ranks = 1;        // data-parallel ranks of each replica
-    Duration replay_timeout = std::chrono::seconds(5);  // without an answer
+    Duration replay_timeout = std::chrono::seconds(5);  // from asking to the last answer
+    // A replica that computes prompts for so long, and tells of no block, is not heard.
+    Duration longest_silence = std::chrono::seconds(10);
     std::size_t table_max_bytes = std::size_t{512} << 20;
     std::uint32_t block_tokens = 16;  // of the router's index
     std::uint64_t seed = 1;
@@ -75,9 +82,10 @@ class KvEventFeed {
     ReplicaIndex replica = kNoReplica;
     std::uint16_t rank = 0;
     Trust trust = Trust::kNone;
-    std::string why;           // not trusted, for a person; empty where it is
-    std::uint64_t next = 0;    // number of the batch that is to come
-    std::uint64_t blocks = 0;  // of the engine's, that are known to be held
+    std::string why;  // not trusted, for a person; empty where it is
+    std::array<std::uint64_t, kLinkFaults> faults{};  // of its connection, counted
+    std::uint64_t next = 0;                           // number of the batch that is to come
+    std::uint64_t blocks = 0;                         // of the engine's, that are known to be held
     std::size_t table_bytes = 0;
     std::uint32_t block_tokens = 0;  // of the engine; 0: not known yet
     std::optional<double> delay_s;   // of the last batch, from its making to here

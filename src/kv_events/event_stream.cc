@@ -83,18 +83,19 @@ bool EventStream::take(std::uint64_t number, std::string_view payload, CacheChan
   }
   last_published_ = number;
   replays_in_a_row_ = 0;
-  apply(number, payload, digest, changes);
+  apply(number, digest, decode_event_batch(payload, batch_), changes);
   return true;
 }
 
-void EventStream::apply(std::uint64_t number, std::string_view payload, std::uint64_t digest,
+// Takes batch_.
+void EventStream::apply(std::uint64_t number, std::uint64_t digest, bool readable,
                         CacheChanges& changes) {
   heard_ = true;
   unverified_ = false;
   next_ = number + 1;
   digests_[number % kRemembered] = digest;
   ++counts_.batches;
-  if (!decode_event_batch(payload, batch_)) {
+  if (!readable) {
     ++counts_.undecodable;
     return lose(changes);
   }
@@ -139,23 +140,29 @@ void EventStream::judge() {
   }
 }
 
-void EventStream::replayed(std::uint64_t number, std::string_view payload, CacheChanges& changes) {
-  if (!asked_ || other_engine_) return;
+bool EventStream::replayed(std::uint64_t number, std::string_view payload, CacheChanges& changes) {
+  if (!asked_ || other_engine_) return true;
+  const bool readable = number < kMostBatches && decode_event_batch(payload, batch_);
+  if (!readable && number != next_) {
+    ++counts_.undecodable;
+    return false;
+  }
   const std::uint64_t digest = digest_of(payload);
   if (std::exchange(first_answer_, false)) {
     if (next_ > 0 && number + 1 == next_ && !seen(number, digest)) {
       // Another engine's batch: this one has restarted. All of its batches are needed, so that this
       // replay is let pass and another one asked for.
       other_engine_ = true;
-      return;
+      return true;
     }
     if (next_ == 0 && number == 0) complete_ = true;
     // The batch that would have shown that it is the same engine is not kept any more.
     if (next_ > 0 && number == next_) lose(changes);
   }
-  if (number < next_) return;
+  if (number < next_) return true;
   if (number > next_) lose(changes);
-  apply(number, payload, digest, changes);
+  apply(number, digest, readable, changes);
+  return true;
 }
 
 void EventStream::replay_ended(CacheChanges& changes) {
@@ -181,12 +188,14 @@ void EventStream::replay_ended(CacheChanges& changes) {
 }
 
 void EventStream::replay_failed(CacheChanges& changes) {
+  // Where some of it came, there is more that did not.
+  const bool broken_off = asked_ && !first_answer_;
   asked_ = false;
   wanted_.reset();
   other_engine_ = false;
   // What waits is taken as it is; the next gap may ask again.
   replays_in_a_row_ = kMostReplays;
-  if (unverified_) lose(changes);
+  if (unverified_ || broken_off) lose(changes);
   unverified_ = false;
   take_waiting(changes);
   replays_in_a_row_ = 0;
@@ -225,12 +234,24 @@ void EventStream::restart(CacheChanges& changes) {
 void EventStream::revive(CacheChanges& changes) {
   changes.clear();
   blocks_.tell_all(changes);
+  reconnected();
+}
+
+void EventStream::reconnected() {
   unverified_ = heard_;
   replays_in_a_row_ = 0;
   asked_ = false;
   other_engine_ = false;
   wanted_.reset();
   ask();
+}
+
+void EventStream::ask_anew(CacheChanges& changes) {
+  blocks_.clear(changes);
+  next_ = 0;
+  last_published_.reset();
+  complete_ = false;
+  reconnected();
 }
 
 Trust EventStream::trust() const {

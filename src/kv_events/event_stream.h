@@ -57,7 +57,10 @@ class EventStream {
   void set_engine(std::uint64_t gpu_blocks, bool caches);
 
   // --- messages ---------------------------------------------------------------------------------
-  // A batch that was just published.
+  // Numbers from here on are no batches': no engine counts so far in a century.
+  static constexpr std::uint64_t kMostBatches = std::uint64_t{1} << 53;
+
+  // A batch that was just published, with a number below kMostBatches.
   void published(std::uint64_t number, std::string_view payload, CacheChanges& changes);
 
   // From which number on batches shall be asked for; nothing: none are missed. Stays until the
@@ -73,8 +76,9 @@ class EventStream {
     asked_ = true;
     first_answer_ = true;
   }
-  // The next batch of the replay.
-  void replayed(std::uint64_t number, std::string_view payload, CacheChanges& changes);
+  // The next batch of the replay. False: it is none, so that what comes is no replay.
+  [[nodiscard]] bool replayed(std::uint64_t number, std::string_view payload,
+                              CacheChanges& changes);
   void replay_ended(CacheChanges& changes);
   // No answer, or none to the end.
   void replay_failed(CacheChanges& changes);
@@ -82,6 +86,13 @@ class EventStream {
   // The replica was away and is back, and whoever keeps the changes has forgotten it. Tells all
   // that is known once more, and makes sure of it.
   void revive(CacheChanges& changes);
+
+  // The connection was lost and is there again: batches may have been missed, or be another
+  // engine's. Makes sure of what is known: by a replay or, where there is none, by the next batch.
+  void reconnected();
+
+  // After a replay that failed: forgets all that is known, and asks for everything once more.
+  void ask_anew(CacheChanges& changes);
 
   // --- state ------------------------------------------------------------------------------------
   [[nodiscard]] Trust trust() const;
@@ -120,15 +131,14 @@ class EventStream {
   bool take(std::uint64_t number, std::string_view payload, CacheChanges& changes);
   void wait(std::uint64_t number, std::string_view payload);
   void take_waiting(CacheChanges& changes);
-  void apply(std::uint64_t number, std::string_view payload, std::uint64_t digest,
-             CacheChanges& changes);
+  void apply(std::uint64_t number, std::uint64_t digest, bool readable, CacheChanges& changes);
   void lose(CacheChanges& changes);
   void restart(CacheChanges& changes);
   void judge();
 
   const Options options_;
   EngineBlocks blocks_;
-  EventBatch batch_;  // scratch
+  EventBatch batch_;  // scratch: the one that is applied
   std::uint64_t engine_blocks_ = 0;
   bool caches_ = true;
 

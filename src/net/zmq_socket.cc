@@ -114,7 +114,7 @@ bool ZmqSocket::send(const std::vector<std::string_view>& frames) {
   return true;
 }
 
-bool ZmqSocket::receive(std::vector<std::string>& frames) {
+bool ZmqSocket::receive(std::vector<std::string>& frames, int* connection) {
   frames.clear();
   zmq_msg_t message;
   for (;;) {
@@ -124,6 +124,7 @@ bool ZmqSocket::receive(std::vector<std::string>& frames) {
       return false;  // of a message either all frames have come or none
     }
     const bool more = zmq_msg_more(&message) != 0;
+    if (connection != nullptr) *connection = zmq_msg_get(&message, ZMQ_SRCFD);
     if (frames.size() < kMostFrames) {
       frames.emplace_back(static_cast<const char*>(zmq_msg_data(&message)), zmq_msg_size(&message));
     }

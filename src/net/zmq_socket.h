@@ -51,7 +51,9 @@ class ZmqSocket {
   // a subscriber that is too slow, and send() does not say so.
   bool send(const std::vector<std::string_view>& frames);
   // The next message's frames; false where there is none. Frames beyond kMostFrames are dropped.
-  bool receive(std::vector<std::string>& frames);
+  // `connection`: the descriptor of the connection that it came on, as ZmqMonitor has it; -1: not
+  // known.
+  bool receive(std::vector<std::string>& frames, int* connection = nullptr);
   static constexpr std::size_t kMostFrames = 8;
 
   [[nodiscard]] void* handle() const { return handle_; }

@@ -57,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
           if (stream.wanted()) stream.replay_begun();
           break;
         case 4:
-          stream.replayed(number, payload, held);
+          if (!stream.replayed(number, payload, held)) stream.replay_failed(held);
           break;
         case 5:
           stream.replay_ended(held);

@@ -108,11 +108,12 @@ inline std::string packed_cleared() {
 }
 
 // The payload of a message with these events.
-inline std::string packed_batch(std::initializer_list<std::string> events, double time = 1.5) {
+inline std::string packed_batch(std::initializer_list<std::string> events, double time = 1.5,
+                                std::uint64_t rank = 0) {
   Pack pack;
   pack.array(3).real(time).array(events.size());
   for (const std::string& event : events) pack.raw(event);
-  return pack.whole(0).bytes();
+  return pack.whole(rank).bytes();
 }
 
 }  // namespace pointsman::test

@@ -23,7 +23,8 @@ class EventPublisher {
     std::string connect;  // endpoint to connect to; empty: listens on a free port
     std::string topic;
     bool replay = true;
-    bool topic_in_replay = true;  // as vLLM since 0.32; SGLang and older ones do without
+    bool topic_in_replay = true;   // as vLLM since 0.32; SGLang and older ones do without
+    std::string endless_replay{};  // a batch that replays repeat for ever; empty: they end
     std::size_t buffer = 10'000;
     std::uint16_t port = 0;         // listen here; 0: any
     std::uint16_t replay_port = 0;  // likewise
@@ -59,6 +60,8 @@ class EventPublisher {
   [[nodiscard]] std::uint16_t replay_port() const { return replay_port_; }
   [[nodiscard]] bool subscribed() const { return subscribed_; }
   [[nodiscard]] int replays() const { return replays_; }
+  // Every replay's first number, the newest one's.
+  [[nodiscard]] std::uint64_t asked_from() const { return asked_from_; }
 
   // The next batch. `heard` false: as if it had been lost on the way.
   void publish(std::string payload, bool heard = true) {
@@ -118,6 +121,9 @@ class EventPublisher {
         if (!frames.empty() && !frames[0].empty()) subscribed_ = frames[0][0] == 1;
       }
       if (router_ != nullptr && (items[1].revents & ZMQ_POLLIN) != 0) replay(receive(router_));
+      for (int i = 0; i < 20 && !endless_for_.empty(); ++i) {
+        send(router_, {endless_for_, "", bytes_of(endless_next_++), options_.endless_replay});
+      }
       std::deque<Batch> outbox;
       {
         const std::lock_guard lock(mutex_);
@@ -136,6 +142,12 @@ class EventPublisher {
     ++replays_;
     std::uint64_t from = 0;
     for (const char c : request[2]) from = (from << 8) | static_cast<std::uint8_t>(c);
+    asked_from_ = from;
+    if (!options_.endless_replay.empty()) {
+      endless_for_ = request[0];
+      endless_next_ = from;
+      return;
+    }
     const auto answer = [&](std::uint64_t number, const std::string& payload, bool end) {
       std::vector<std::string> frames = {request[0], ""};
       if (options_.topic_in_replay) frames.push_back(end ? "" : options_.topic);
@@ -158,6 +170,9 @@ class EventPublisher {
   std::atomic<bool> stopping_{false};
   std::atomic<bool> subscribed_{false};
   std::atomic<int> replays_{0};
+  std::atomic<std::uint64_t> asked_from_{0};
+  std::string endless_for_;  // who gets a replay without an end
+  std::uint64_t endless_next_ = 0;
   std::mutex mutex_;
   std::deque<Batch> outbox_;  // under mutex_
   std::deque<std::pair<std::uint64_t, std::string>> kept_;

@@ -530,6 +530,83 @@ TEST_F(LoadConfig, NoTwoPortsHaveTheSameAddress) {
   good("listen: 127.0.0.1:0\nadmin: 127.0.0.1:0\nobserve: 127.0.0.1:0\nreplicas: [http://a]\n");
 }
 
+// Cache events that could never be heard, asked for or told apart, and keys that do nothing.
+TEST_F(LoadConfig, CacheEventsThatCannotBeAreRefused) {
+  const auto one = [&](const std::string& events, const std::string& replica = "") {
+    return fault("kv_events: {" + events + "}\nreplicas:\n  - {url: 'http://a:8000'" + replica +
+                 "}\n");
+  };
+  const auto two = [&](const std::string& events, const std::string& a, const std::string& b) {
+    return fault("kv_events: {" + events + "}\nreplicas:\n  - {url: 'http://a:8000'" + a +
+                 "}\n  - {url: 'http://a:8001'" + b + "}\n");
+  };
+  for (const char* const endpoint :
+       {"127.0.0.1:5557", "tcp://nosuchhost.invalid:5557", "tcp://127.0.0.1:0", "tcp://*:*",
+        "tcp://127.0.0.1:99999", "tcp://127.0.0.1", "ipc://", "inproc://x"}) {
+    EXPECT_THAT(one(std::string("bind: '") + endpoint + "'"),
+                HasSubstr("pointsman.yaml:1: kv_events.bind: '" + std::string(endpoint) +
+                          "' is not allowed"));
+  }
+  EXPECT_EQ(one("bind: 'ipc:///tmp/x', ranks: 2"),
+            "pointsman.yaml:1: kv_events.bind: 'ipc:///tmp/x' has no ports for the other ranks "
+            "(kv_events.ranks is 2); use tcp://ADDRESS:PORT");
+  EXPECT_EQ(one("bind: 'tcp://*:8080'"),
+            "pointsman.yaml:1: kv_events.bind: 'tcp://*:8080' cannot be had together with `listen` "
+            "('0.0.0.0:8080'); give each a port of its own");
+  EXPECT_EQ(one("endpoint_port: 65535, ranks: 4"),
+            "pointsman.yaml:1: kv_events.endpoint_port: 65535 leaves no ports for kv_events.ranks "
+            "(4), one above the other; allowed: 1 to 65532");
+  EXPECT_THAT(one("bind: 'tcp://*:65535', ranks: 2"), HasSubstr("kv_events.bind: 65535 leaves"));
+  EXPECT_THAT(one("ranks: 2", ", kv_events_port: 65535"),
+              HasSubstr("pointsman.yaml:3: replicas[0].kv_events_port: 65535 leaves"));
+  EXPECT_EQ(one("endpoint_port: 5557, replay_port: 5558, ranks: 4"),
+            "pointsman.yaml:1: kv_events.replay_port: ports 5558 to 5561 of a cannot be for the "
+            "replays of http://a:8000 and (ports 5557 to 5560) for the events of http://a:8000; "
+            "give each ports of its own, one for each rank");
+  EXPECT_EQ(one("endpoint_port: 5557, replay_port: 5557"),
+            "pointsman.yaml:1: kv_events.replay_port: port 5557 of a cannot be for the replays of "
+            "http://a:8000 and (port 5557) for the events of http://a:8000; give each ports of its "
+            "own");
+  EXPECT_THAT(one("endpoint_port: 8000"), HasSubstr("kv_events.endpoint_port: port 8000 of a"));
+  EXPECT_THAT(one("endpoint_port: 5557", ", kv_replay_port: 8000"),
+              HasSubstr("pointsman.yaml:3: replicas[0].kv_replay_port: port 8000 of a"));
+  EXPECT_THAT(two("endpoint_port: 5557", "", ""),
+              HasSubstr("kv_events.endpoint_port: port 5557 of a cannot be for the events of "
+                        "http://a:8001 and (port 5557) for the events of http://a:8000"));
+  EXPECT_THAT(two("bind: 'tcp://*:5557'", ", kv_topic: x", ", kv_topic: x"),
+              HasSubstr("pointsman.yaml:4: replicas[1].kv_topic: 'x' is that of http://a:8000"));
+  EXPECT_EQ(fault("replicas:\n  - {url: 'http://a', kv_topic: x}\n"),
+            "pointsman.yaml:2: replicas[0].kv_topic: has no effect without kv_events.bind");
+  EXPECT_THAT(one("bind: 'tcp://*:5557'", ", kv_topic: x, kv_events_port: 5558"),
+              HasSubstr("replicas[0].kv_topic: has no effect beside"));
+  EXPECT_THAT(one("bind: 'tcp://*:5557', topic: kv", ", kv_topic: abc"),
+              HasSubstr("replicas[0].kv_topic: 'abc' is never heard"));
+  EXPECT_THAT(fault("replicas:\n  - {url: 'http://a', kv_replay_port: 5}\n"),
+              HasSubstr("pointsman.yaml:2: replicas[0].kv_replay_port: has no effect without"));
+  for (const char* const key : {"replay_port: 5558", "topic: kv", "ranks: 2", "replay_timeout: 1s",
+                                "table_max_bytes: 1GiB"}) {
+    EXPECT_THAT(one(key), HasSubstr(" has no effect without kv_events.endpoint_port"));
+  }
+  EXPECT_THAT(fault("kv_events: {topic: x}\npools:\n  - {name: general, replicas: [http://a]}\n"
+                    "  - name: long\n    purpose: long_context\n    replicas:\n"
+                    "      - {url: 'http://b', kv_topic: y}\n"),
+              HasSubstr("pointsman.yaml:7: pools[1].replicas[0].kv_topic: "));
+}
+
+TEST_F(LoadConfig, CacheEventsThatCanBeAreTaken) {
+  good(
+      "kv_events: {endpoint_port: 5557, replay_port: 5561, ranks: 4}\n"
+      "replicas: [http://a:8000, http://b:8000]\n");
+  good(
+      "kv_events: {bind: 'tcp://[::1]:5557', replay_port: 5558, topic: kv}\n"
+      "replicas:\n  - {url: 'http://a', kv_topic: kv-a}\n  - {url: 'http://b', kv_topic: kv-b}\n");
+  good("kv_events: {bind: 'ipc:///tmp/events'}\nreplicas: [http://a]\n");
+  good(
+      "kv_events: {ranks: 2}\nreplicas:\n"
+      "  - {url: 'http://a:8000', kv_events_port: 5557, kv_replay_port: 5559}\n"
+      "  - {url: 'http://a:8001', kv_events_port: 5561, kv_replay_port: 5563}\n");
+}
+
 TEST_F(LoadConfig, ReplicasAndPoolsExcludeEachOther) {
   const std::string text =
       fault("replicas: [http://a]\npools:\n  - {name: general, replicas: [http://b]}\n");

@@ -182,6 +182,35 @@ TEST_F(EngineCachesTest, WhatWasJustSentCountsForAShortTime) {
   EXPECT_EQ(match(chain), Blocks{}) << "of untrusted replicas nothing is remembered";
 }
 
+TEST_F(EngineCachesTest, WhatWasJustSentEndsWithTheEnginesCache) {
+  const Chain chain = {1, 2, 3, 4};
+  caches_.sent(chain, 2, now_);
+  caches_.sent(chain, 3, now_);
+  caches_.clear(2, 0);
+  EXPECT_EQ(match(chain), (Blocks{{3, 4}}));
+}
+
+// An engine that keeps nothing, and is sent the same prompt every half second.
+TEST_F(EngineCachesTest, WhatTheEngineNeverTellsOfIsNotRenewedForEver) {
+  const Chain chain = {1, 2, 3, 4};
+  int in_a_row = 0;
+  int most = 0;
+  for (int i = 0; i < 200; ++i) {
+    in_a_row = match(chain).empty() ? 0 : in_a_row + 1;
+    most = std::max(most, in_a_row);
+    caches_.sent(chain, 2, now_);
+    now_ += std::chrono::milliseconds(500);
+  }
+  EXPECT_LE(most, 24) << "12 seconds";
+  // Requests of a burst meet at any time at one that tells of blocks.
+  for (int i = 0; i < 20; ++i) {
+    caches_.store({.replica = 2}, std::nullopt, Chain{1'000 + static_cast<BlockHash>(i)});
+    caches_.sent(chain, 2, now_);
+    now_ += std::chrono::milliseconds(2'900);
+    EXPECT_EQ(match(chain), (Blocks{{2, 4}}));
+  }
+}
+
 TEST_F(EngineCachesTest, WhatWasJustSentEndsWhereTheEngineDropsIt) {
   const Chain chain = {1, 2, 3, 4};
   caches_.sent(chain, 2, now_);

@@ -441,6 +441,91 @@ TEST_F(RouterWithEvents, TheEnginesWordBeatsWhatWasSent) {
   EXPECT_EQ(cached.missed_by_tokens, 0U);
 }
 
+// Each prompt of which two blocks were computed must be followed by an event, and was not.
+TEST_F(RouterWithEvents, PromptsThatWereComputedWithoutAnEventAreCounted) {
+  make(true);
+  EngineCaches& caches = router_->engine_caches();
+  const std::vector<ReplicaIndex> not_these = {1, 2};
+  Signals report;
+  report.block_tokens = 16;
+  report.window = router_->report_opened(0);
+  report.observed_at = now_;
+  router_->report_applied(0, report);
+  const auto serve = [&](Outcome outcome) {
+    Decision decision = decide(not_these);
+    finish(decision, outcome);
+    return router_->computed_prompts(0);
+  };
+  EXPECT_EQ(serve({.cached_tokens = 0}), 0U) << "it tells nothing at all";
+  caches.set_trust(0, Trust::kTrusted);
+  EXPECT_EQ(serve({.cached_tokens = 0}), 1U);
+  EXPECT_EQ(serve({.cached_tokens = 48}), 1U) << "70 tokens, of which 22 were computed";
+  EXPECT_EQ(serve({.cached_tokens = 38}), 2U) << "32 were";
+  EXPECT_EQ(serve({.event = Feedback::Event::kFailed, .cached_tokens = 0}), 2U);
+  Decision decision = decide(not_these);
+  router_->events_heard(0);
+  finish(decision, {.cached_tokens = 0});
+  EXPECT_EQ(router_->computed_prompts(0), 2U) << "its event has come";
+  features_.exact_blocks = 0;
+  EXPECT_EQ(serve({.cached_tokens = 0}), 2U) << "its token ids are not known";
+}
+
+TEST_F(RouterWithEvents, AnEngineThatHasEmptiedItsCacheIsBelievedToHoldNothing) {
+  make(true);
+  const std::vector<ReplicaIndex> not_these = {1, 2};
+  EXPECT_EQ(route(not_these), 0U);
+  Decision again = decide(not_these);
+  EXPECT_EQ(again.predicted_cached_tokens, 64U);
+  finish(again);
+  for (int i = 0; i < 40; ++i) {
+    Decision decision = decide(not_these);
+    finish(decision, {.prompt_tokens = 70, .cached_tokens = 0});
+  }
+  EXPECT_EQ(router_->prefix_trust().share(0, Knowledge::kSent), 0.0);
+  router_->forget_cache(0);
+  EXPECT_EQ(router_->prefix_trust().share(0, Knowledge::kSent), 1.0);
+  Decision fresh = decide(not_these);
+  EXPECT_EQ(fresh.predicted_cached_tokens, 0U);
+  finish(fresh);
+  Decision warm = decide(not_these);
+  EXPECT_EQ(warm.predicted_cached_tokens, 64U);
+  finish(warm);
+}
+
+TEST_F(RouterWithEvents, TheLastBlockOfABatchsFirstPromptIsComputed) {
+  make(true);
+  EngineCaches& caches = router_->engine_caches();
+  caches.set_trust(0, Trust::kTrusted);
+  caches.store({.replica = 0}, std::nullopt, chain_);
+  features_.prompt_tokens = 64 + 20;
+  features_.chain_tokens = 64;
+  Decision decision = decide();
+  EXPECT_EQ(decision.predicted_cached_tokens, 48U);
+  finish(decision);
+}
+
+TEST_F(RouterWithEvents, WhatIsComputedAnewIsPredictedNowhere) {
+  make(true);
+  EngineCaches& caches = router_->engine_caches();
+  caches.set_trust(0, Trust::kTrusted);
+  caches.store({.replica = 0}, std::nullopt, chain_);
+  features_.computes_all = true;
+  const std::vector<ReplicaIndex> not_first = {0};
+  Decision decision = decide(not_first);
+  EXPECT_EQ(decision.predicted_cached_tokens, 0U);
+  finish(decision, {.prompt_tokens = 70, .cached_tokens = 0});
+  Decision other = decide();
+  EXPECT_EQ(other.predicted_cached_tokens, 0U);
+  EXPECT_EQ(pickers_[0]->holders, 0U);
+  finish(other);
+  // It is cached there all the same.
+  features_.computes_all = false;
+  const std::vector<ReplicaIndex> only_second = {0, 2};
+  Decision again = decide(only_second);
+  EXPECT_EQ(again.predicted_cached_tokens, 64U);
+  finish(again);
+}
+
 // vLLM on CPUs has blocks of 32 tokens: a prompt that parts from a cached one within such a block
 // has the first half of it in the index, and none of it in the engine.
 TEST_F(RouterWithEvents, AnEngineFindsWholeBlocksOfItsOwn) {

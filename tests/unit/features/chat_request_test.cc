@@ -195,6 +195,7 @@ TEST(ChatRequest, TokenIdsMakeBlocksOfSixteen) {
   const RequestFacts batch = read(prompt("[" + ids(40, 39) + "],[1,2,3]"), kAll, Api::kCompletions);
   EXPECT_EQ(batch.blocks, a.blocks);
   EXPECT_EQ(batch.prompt_tokens, 43U);
+  EXPECT_EQ(batch.chain_tokens, 40U);
 
   const RequestFacts one = read(test_data("affinity/token-ids.json"), kAll, Api::kCompletions);
   EXPECT_EQ(one.prompt_tokens, 5U);
@@ -205,6 +206,23 @@ TEST(ChatRequest, TokenIdsMakeBlocksOfSixteen) {
       read(test_data("affinity/token-ids-batch.json"), kAll, Api::kCompletions);
   EXPECT_EQ(two.prompt_tokens, 6U);
   EXPECT_NE(two.session_key, one.session_key);
+}
+
+// vLLM reads no cache for the sake of a prompt's log probabilities.
+TEST(ChatRequest, PromptLogprobsAreComputedAnew) {
+  const auto computes_all = [](const std::string& more, Api api = Api::kCompletions) {
+    const std::string prompt =
+        api == Api::kCompletions ? R"("prompt":"x")" : R"("messages":[{"role":"user"}])";
+    return read("{" + prompt + more + "}", kAll, api).computes_all;
+  };
+  EXPECT_TRUE(computes_all(R"(,"prompt_logprobs":1)"));
+  EXPECT_TRUE(computes_all(R"(,"prompt_logprobs":0)"));
+  EXPECT_FALSE(computes_all(R"(,"prompt_logprobs":null)"));
+  EXPECT_TRUE(computes_all(R"(,"echo":true,"logprobs":0)"));
+  EXPECT_FALSE(computes_all(R"(,"echo":true)"));
+  EXPECT_FALSE(computes_all(R"(,"logprobs":5)"));
+  EXPECT_TRUE(computes_all(R"(,"echo":true)", Api::kChat));
+  EXPECT_FALSE(computes_all(R"(,"logprobs":true,"top_logprobs":5)", Api::kChat));
 }
 
 // D40

@@ -101,6 +101,7 @@ TEST_F(PromptIds, ABatchIsPlacedByItsFirstTextAndCountedWhole) {
       completion(R"({"model":"m1","prompt":[")" + one + R"(",")" + two + R"("]})");
   EXPECT_EQ(facts.blocks, blocks(ids_of(one, true)));
   EXPECT_EQ(facts.prompt_tokens, 41U + 51U);
+  EXPECT_EQ(facts.chain_tokens, 41U);
 }
 
 TEST_F(PromptIds, IdsThatComeAsIdsAreTheSameAsThoseOfTheText) {

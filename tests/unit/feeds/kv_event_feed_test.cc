@@ -31,6 +31,17 @@ using test::packed_batch;
 using test::packed_cleared;
 using test::packed_removed;
 
+// Always the first candidate.
+class FirstPicker : public Picker {
+ public:
+  [[nodiscard]] Needs needs() const override { return {.blocks = true, .session = false}; }
+  std::size_t pick(Context&, std::span<const ReplicaIndex> candidates, const Ranking&,
+                   std::span<ReplicaIndex> order) override {
+    order[0] = candidates[0];
+    return 1;
+  }
+};
+
 class KvEventFeedTest : public test::FeedsFixture {
  protected:
   // A replica that serves `model`, at a port that nobody listens on.
@@ -87,6 +98,23 @@ class KvEventFeedTest : public test::FeedsFixture {
   }
   std::uint64_t blocks(ReplicaIndex replica) {
     return router_.with([&](Router& router) { return router.engine_caches().blocks(replica); });
+  }
+
+  // How often the first publisher's connection failed so.
+  std::uint64_t faults(LinkFault fault) {
+    const auto status = feed_->status();
+    return status.empty() ? 0 : status[0].faults[static_cast<std::size_t>(fault)];
+  }
+  std::string why() {
+    const auto status = feed_->status();
+    return status.empty() ? std::string() : status[0].why;
+  }
+  // A publisher where another one was.
+  static EventPublisher::Options same_ports(const EventPublisher& former) {
+    EventPublisher::Options same;
+    same.port = former.port();
+    same.replay_port = former.replay_port();
+    return same;
   }
 
   inline static std::atomic<int> batches_{1'000};
@@ -197,6 +225,179 @@ TEST_F(KvEventFeedTest, AReplicaThatWasAwayAndHasNotRestartedIsBelievedAgain) {
   router_.with([&](Router& router) { router.forget(a); });
   feed_->forgot(a);
   EXPECT_TRUE(eventually([&] { return holds(a, 1); }));
+}
+
+// ZeroMQ gives a connection up for good on which such a message has come.
+TEST_F(KvEventFeedTest, AMessageOverTheLimitIsAGapAndNotTheEnd) {
+  EventPublisher engine({});
+  const ReplicaIndex a = replica_of(engine);
+  feed();
+  ASSERT_TRUE(eventually_trust(a, Trust::kTrusted));
+  engine.publish(stored(1));
+  ASSERT_TRUE(eventually([&] { return holds(a, 1); }));
+  engine.publish(std::string(std::size_t{17} << 20, 'x'));
+  ASSERT_TRUE(eventually([&] { return faults(LinkFault::kProtocol) == 1; }));
+  // The replay has that message as well.
+  ASSERT_TRUE(eventually(
+      [&] { return trust(a) == Trust::kGap && why().starts_with("events were missed"); }));
+  ASSERT_TRUE(eventually([&] { return engine.subscribed(); }));
+  engine.publish(packed_batch({packed_cleared()}));
+  engine.publish(stored(2));
+  EXPECT_TRUE(eventually([&] { return holds(a, 2); }));
+  EXPECT_FALSE(holds(a, 1));
+  EXPECT_EQ(faults(LinkFault::kProtocol), 1U);
+}
+
+TEST_F(KvEventFeedTest, ASocketOfAnotherKindOnThePortIsNotTheEnd) {
+  auto engine = std::make_unique<EventPublisher>(EventPublisher::Options{});
+  const EventPublisher::Options same = same_ports(*engine);
+  engine.reset();
+  void* const context = zmq_ctx_new();
+  void* const other = zmq_socket(context, ZMQ_REP);
+  const std::string endpoint = "tcp://127.0.0.1:" + std::to_string(same.port);
+  ASSERT_EQ(zmq_bind(other, endpoint.c_str()), 0);
+  const ReplicaIndex a = replica(1, "base", [&](ReplicaSpec& spec) {
+    spec.kv_events_port = same.port;
+    spec.kv_replay_port = same.replay_port;
+  });
+  feed();
+  ASSERT_TRUE(eventually([&] { return faults(LinkFault::kRefused) >= 2; }));
+  EXPECT_EQ(trust(a), Trust::kNone);
+  EXPECT_EQ(why(), "what listens on the port is no publisher of events");
+  zmq_close(other);
+  zmq_ctx_term(context);
+  engine = std::make_unique<EventPublisher>(same);
+  engine->publish(stored(1));
+  EXPECT_TRUE(eventually([&] { return holds(a, 1); }));
+}
+
+// The replay alone would say that nothing is missing, now and ever.
+TEST_F(KvEventFeedTest, AReplicaThatIsOnlyReplayedIsNotTrusted) {
+  EventPublisher engine({});
+  engine.publish(stored(1));
+  const ReplicaIndex a = replica(1, "base", [&](ReplicaSpec& spec) {
+    spec.kv_events_port = engine.replay_port();
+    spec.kv_replay_port = engine.replay_port();
+  });
+  feed();
+  EXPECT_TRUE(eventually([&] { return faults(LinkFault::kRefused) >= 2; }));
+  EXPECT_EQ(trust(a), Trust::kNone);
+}
+
+TEST_F(KvEventFeedTest, ALostConnectionEndsTrustAndARestartIsNoticed) {
+  auto engine = std::make_unique<EventPublisher>(EventPublisher::Options{});
+  const ReplicaIndex a = replica_of(*engine);
+  feed();
+  ASSERT_TRUE(eventually_trust(a, Trust::kTrusted));
+  engine->publish(stored(1));
+  ASSERT_TRUE(eventually([&] { return holds(a, 1); }));
+  const EventPublisher::Options same = same_ports(*engine);
+  engine.reset();
+  ASSERT_TRUE(eventually_trust(a, Trust::kGap));
+  EXPECT_TRUE(eventually([&] { return why() == "the connection to the publisher was closed"; }));
+  EXPECT_TRUE(eventually([&] { return faults(LinkFault::kClosed) == 1; }));
+  engine = std::make_unique<EventPublisher>(same);
+  ASSERT_TRUE(eventually_trust(a, Trust::kTrusted));
+  EXPECT_FALSE(holds(a, 1));
+  EXPECT_EQ(blocks(a), 0U);
+}
+
+TEST_F(KvEventFeedTest, AConnectionOfAnEngineToUsThatIsLostEndsTrust) {
+  const ReplicaIndex a = replica(8'001, "base");
+  KvEventFeed::Options options;
+  options.bind = "tcp://127.0.0.1:*";
+  feed(options);
+  EventPublisher::Options to_us{.connect = feed_->bound_endpoint(), .topic = "kv"};
+  to_us.replay = false;
+  auto engine = std::make_unique<EventPublisher>(to_us);
+  ASSERT_TRUE(eventually([&] { return engine->subscribed() && feed_->status().size() == 1; }));
+  engine->publish(stored(1));
+  ASSERT_TRUE(eventually([&] { return holds(a, 1); }));
+  engine.reset();
+  ASSERT_TRUE(eventually_trust(a, Trust::kGap));
+  engine = std::make_unique<EventPublisher>(to_us);
+  ASSERT_TRUE(eventually([&] { return engine->subscribed(); }));
+  engine->publish(stored(2));
+  EXPECT_TRUE(eventually([&] { return holds(a, 2); }));
+  EXPECT_FALSE(holds(a, 1));
+}
+
+TEST_F(KvEventFeedTest, RanksThatAreNotConfiguredAreLeftOut) {
+  const ReplicaIndex a = replica(8'001, "base");
+  KvEventFeed::Options options;
+  options.bind = "tcp://127.0.0.1:*";
+  feed(options);
+  EventPublisher engine({.connect = feed_->bound_endpoint(), .topic = "kv", .replay = false});
+  ASSERT_TRUE(eventually([&] { return engine.subscribed() && feed_->status().size() == 1; }));
+  engine.publish(stored(1));
+  ASSERT_TRUE(eventually([&] { return holds(a, 1); }));
+  EventPublisher second({.connect = feed_->bound_endpoint(), .topic = "kv", .replay = false});
+  ASSERT_TRUE(eventually([&] { return second.subscribed(); }));
+  second.publish(packed_batch({packed({.blocks = {7}, .tokens = tokens(7)})}, 1.0, 5));
+  EXPECT_TRUE(eventually([&] { return feed_->strays() == 1; }));
+  EXPECT_EQ(trust(a), Trust::kTrusted);
+  EXPECT_EQ(feed_->status().size(), 1U);
+}
+
+TEST_F(KvEventFeedTest, AReplayWithoutAnEndIsGivenUp) {
+  EventPublisher engine(
+      {.connect = {}, .topic = {}, .endless_replay = packed_batch({packed_removed({1})}, 1.0)});
+  const ReplicaIndex a = replica_of(engine);
+  feed();
+  ASSERT_TRUE(eventually([&] { return engine.replays() == 1; }));
+  ASSERT_TRUE(eventually_trust(a, Trust::kReplaying));
+  ASSERT_TRUE(eventually_trust(a, Trust::kGap));
+  // It is tried again later, from the beginning.
+  EXPECT_TRUE(eventually([&] { return engine.replays() >= 2; }));
+  EXPECT_EQ(engine.asked_from(), 0U);
+}
+
+// Prompts are computed there, and the blocks that were stored are told to nobody.
+TEST_F(KvEventFeedTest, AnEngineThatComputesPromptsAndTellsNothingIsNotTrusted) {
+  EventPublisher engine({});
+  const ReplicaIndex a = replica_of(engine);
+  std::vector<std::unique_ptr<Pipeline>> pipelines;
+  pipelines.push_back(std::make_unique<Pipeline>(std::vector<std::unique_ptr<Filter>>{}, nullptr,
+                                                 std::vector<Pipeline::Weighted>{}, nullptr,
+                                                 std::make_unique<FirstPicker>()));
+  SharedRouter router(Router::Options{}, std::move(pipelines));
+  KvEventFeed::Options options;
+  options.replay_timeout = milliseconds(300);
+  options.longest_silence = milliseconds(100);
+  KvEventFeed feed(fleet_, router, chain_, options);
+  ASSERT_TRUE(feed.start().ok());
+  feed.follow(fleet_.replicas());
+  const auto trusted = [&] {
+    return router.with([&](Router& one) { return one.engine_caches().trusted(a); });
+  };
+  ASSERT_TRUE(eventually(trusted));
+
+  FleetView view;
+  view.replicas.resize(a + 1);
+  view.replicas[a].usable = true;
+  view.pools.emplace_back().usable = {a};
+  const auto serve = [&](std::uint64_t prompt) {
+    const std::vector<BlockHash> blocks = {prompt, prompt + 1, prompt + 2};
+    Features features;
+    features.prompt_tokens = 10'000;
+    features.blocks = blocks;
+    features.exact_blocks = 3;
+    router.with([&](Router& one) {
+      Decision decision = one.decide(features, view, {}, Reactor::steady_clock().now());
+      one.finished(std::move(decision.charge), {}, Reactor::steady_clock().now());
+    });
+  };
+  for (const std::uint64_t prompt : {100, 200, 300}) serve(prompt);
+  ASSERT_TRUE(eventually([&] { return !trusted(); }));
+  EXPECT_TRUE(eventually([&] {
+    const auto status = feed.status();
+    return status.size() == 1 && status[0].trust == Trust::kGap &&
+           status[0].why == "prompts were computed, and no event was heard";
+  }));
+  // It is heard after all: nothing was missed, as the number shows.
+  ASSERT_TRUE(eventually([&] { return engine.subscribed(); }));
+  engine.publish(stored(1));
+  EXPECT_TRUE(eventually(trusted));
 }
 
 TEST_F(KvEventFeedTest, EnginesThatConnectAreToldApartByTheirTopics) {

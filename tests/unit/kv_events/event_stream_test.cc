@@ -55,7 +55,8 @@ class EventStreamTest : public ::testing::Test {
     stream_.replay_begun();
     EXPECT_FALSE(stream_.wanted().has_value());
     for (std::size_t i = log_.size() - std::min(kept, log_.size()); i < log_.size(); ++i) {
-      if (i >= *from) stream_.replayed(i, log_[i], held_);
+      if (i < *from) continue;
+      EXPECT_TRUE(stream_.replayed(i, log_[i], held_));
     }
     stream_.replay_ended(held_);
   }
@@ -165,11 +166,11 @@ TEST_F(EventStreamTest, BatchesMissedDuringAReplayAreAskedForAgain) {
   publish({stored(2)}, false);
   publish({stored(3)});
   stream_.replay_begun();
-  stream_.replayed(0, log_[0], held_);
-  stream_.replayed(1, log_[1], held_);
+  EXPECT_TRUE(stream_.replayed(0, log_[0], held_));
+  EXPECT_TRUE(stream_.replayed(1, log_[1], held_));
   publish({stored(4)}, false);
   publish({stored(5)});
-  stream_.replayed(2, log_[2], held_);
+  EXPECT_TRUE(stream_.replayed(2, log_[2], held_));
   stream_.replay_ended(held_);
   EXPECT_EQ(stream_.wanted(), 2U);
   replay();
@@ -186,12 +187,50 @@ TEST_F(EventStreamTest, AskingEndsWhereItDoesNotHelp) {
   while (stream_.wanted() && asked < 20) {
     ++asked;
     stream_.replay_begun();
-    stream_.replayed(0, log_[0], held_);  // It never has what was missed.
+    EXPECT_TRUE(stream_.replayed(0, log_[0], held_));  // It never has what was missed.
     stream_.replay_ended(held_);
   }
   EXPECT_LE(asked, 3);
   EXPECT_EQ(stream_.trust(), Trust::kGap);
   EXPECT_TRUE(!held(1) && held(3));
+}
+
+// What answers on the port is no engine: its numbers are not believed.
+TEST_F(EventStreamTest, AnswersThatAreNoBatchesAreNoReplay) {
+  replay();
+  publish({stored(1)});
+  publish({stored(2)}, false);
+  publish({stored(3)});
+  ASSERT_TRUE(stream_.wanted());
+  stream_.replay_begun();
+  EXPECT_FALSE(stream_.replayed(12'345, "no batch", held_));
+  EXPECT_FALSE(stream_.replayed(EventStream::kMostBatches, log_[0], held_));
+  EXPECT_EQ(stream_.next(), 1U);
+  EXPECT_EQ(stream_.counts().undecodable, 2U);
+  stream_.replay_failed(held_);
+  EXPECT_EQ(stream_.trust(), Trust::kGap);
+  EXPECT_EQ(stream_.next(), 3U);
+  EXPECT_FALSE(stream_.wanted());
+  // Once more, of what is kept: all of it is.
+  stream_.ask_anew(held_);
+  EXPECT_EQ(stream_.wanted(), 0U);
+  EXPECT_EQ(stream_.trust(), Trust::kReplaying);
+  replay();
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
+  EXPECT_TRUE(held(1) && held(2) && held(3));
+}
+
+TEST_F(EventStreamTest, AConnectionThatWasLostIsMadeSureOf) {
+  replay();
+  publish({stored(1)});
+  publish({stored(2)});
+  stream_.reconnected();
+  EXPECT_EQ(stream_.wanted(), 1U);
+  EXPECT_EQ(stream_.trust(), Trust::kReplaying);
+  publish({packed_removed({1})}, false);
+  replay();
+  EXPECT_EQ(stream_.trust(), Trust::kTrusted);
+  EXPECT_TRUE(!held(1) && held(2));
 }
 
 TEST_F(EventStreamTest, WhatWaitsIsBounded) {
@@ -205,7 +244,9 @@ TEST_F(EventStreamTest, WhatWaitsIsBounded) {
   for (int i = 0; i < 3 && stream.wanted(); ++i) {
     const std::uint64_t from = *stream.wanted();
     stream.replay_begun();
-    for (std::uint64_t n = from; n < log_.size(); ++n) stream.replayed(n, log_[n], held_);
+    for (std::uint64_t n = from; n < log_.size(); ++n) {
+      EXPECT_TRUE(stream.replayed(n, log_[n], held_));
+    }
     stream.replay_ended(held_);
   }
   EXPECT_EQ(stream.trust(), Trust::kTrusted);
