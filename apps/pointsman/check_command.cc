@@ -6,6 +6,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include "http/url.h"
 #include "net/http_client.h"
 #include "policies/register.h"
+#include "serve_options.h"
 #include "signals/prometheus_text.h"
 
 namespace pointsman {
@@ -91,6 +93,12 @@ void run_check(const CheckFlags& flags) {
     std::fprintf(stderr, "%s\n", loaded.error().message.c_str());
     throw CLI::RuntimeError(1);
   }
+  std::vector<std::string> doubts;  // of the tokenizers
+  const Result<std::unique_ptr<PromptModels>> models = prompt_models(*loaded, 0, doubts);
+  if (!models) {
+    std::fprintf(stderr, "%s\n", models.error().message.c_str());
+    throw CLI::RuntimeError(1);
+  }
   LongestAnswers seen;
   if (!flags.router.empty()) {
     const Result<LongestAnswers> asked = ask_router(flags.router, loaded->config.admin_access.key);
@@ -129,6 +137,7 @@ void run_check(const CheckFlags& flags) {
     }
     if (keys->empty()) warnings.push_back("access.key_file: has no key: every request is refused");
   }
+  for (std::string& doubt : doubts) warnings.push_back(std::move(doubt));
   for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());
   std::puts("the configuration is valid");
 }

@@ -284,6 +284,13 @@ std::vector<EffectiveValue> effective_values(const LoadedConfig& loaded) {
       values.push_back({prefix + "replica", text, where});
     }
   }
+  for (std::size_t i = 0; i < loaded.config.tokenizers.size(); ++i) {
+    const std::string prefix = "tokenizers[" + std::to_string(i) + "].";
+    for (const Key<TokenizerConfig>& key : tokenizer_keys()) {
+      const std::string path = prefix + key.path;
+      values.push_back({path, key.text(loaded.config.tokenizers[i]), origin(path)});
+    }
+  }
   for (const MetricName& name : loaded.config.signals.names) {
     values.push_back({"signals.names." + name.signal, name.selector, origin("signals.names")});
   }

@@ -213,8 +213,10 @@ class Serve {
   }
 
   void load_tokenizers() {
-    Result<std::unique_ptr<PromptModels>> models = prompt_models(config(), seed_);
-    if (!models) fail("tokenizers: " + models.error().message);
+    std::vector<std::string> warnings;
+    Result<std::unique_ptr<PromptModels>> models = prompt_models(loaded_, seed_, warnings);
+    if (!models) fail(models.error().message);
+    for (const std::string& warning : warnings) log_warning(warning);
     models_ = std::move(*models);
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.h"
 #include "features/chat_request.h"
 #include "features/loaded_prompt_model.h"
 #include "http/url.h"
@@ -94,21 +93,38 @@ std::optional<KvEventFeed::Options> kv_event_options(const Config& config, std::
   return options;
 }
 
-Result<std::unique_ptr<PromptModels>> prompt_models(const Config& config, std::uint64_t seed) {
+Result<std::unique_ptr<PromptModels>> prompt_models(const LoadedConfig& loaded, std::uint64_t seed,
+                                                    std::vector<std::string>& warnings) {
+  const Config& config = loaded.config;
   if (config.tokenizers.empty()) return std::unique_ptr<PromptModels>();
   std::vector<PromptModels::Entry> entries;
-  for (const TokenizerConfig& tokenizer : config.tokenizers) {
+  std::string faults;
+  for (std::size_t i = 0; i < config.tokenizers.size(); ++i) {
+    const TokenizerConfig& tokenizer = config.tokenizers[i];
+    const std::string key = "tokenizers[" + std::to_string(i) + "].path";
     std::string problem;
     Result<std::unique_ptr<const PromptModel>> model =
         LoadedPromptModel::load(tokenizer.path, problem);
-    const std::string& name = tokenizer.models.front();
-    if (!model) return Error{ErrorKind::kInternal, name + ": " + model.error().message};
-    if (!problem.empty()) log_warning("tokenizers: " + name + ": chats stay text: " + problem);
+    if (!model) {
+      const auto origin = loaded.origins.find(key);
+      if (!faults.empty()) faults += '\n';
+      if (origin != loaded.origins.end()) faults += origin->second + ": ";
+      faults.append(key).append(": '").append(tokenizer.path).append("' cannot be used: ");
+      faults += model.error().message;
+      if (token_ids_built()) {
+        faults += " (allowed: a model's folder with a tokenizer.json, or a tokenizer.json)";
+      }
+      continue;
+    }
+    if (!problem.empty()) {
+      warnings.push_back(key + ": chats of " + tokenizer.models.front() + " stay text: " + problem);
+    }
     entries.push_back({.names = tokenizer.models,
                        .adapters = tokenizer.adapters,
                        .max_prompt_bytes = tokenizer.max_prompt_bytes,
                        .model = std::move(*model)});
   }
+  if (!faults.empty()) return Error{ErrorKind::kClient, std::move(faults)};
   return std::make_unique<PromptModels>(std::move(entries), config.features.token_cache,
                                         chain_secret(seed));
 }

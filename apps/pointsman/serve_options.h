@@ -4,9 +4,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "config/config.h"
+#include "config/load.h"
 #include "core/router.h"
 #include "features/prompt_models.h"
 #include "feeds/feeds.h"
@@ -32,10 +34,10 @@ namespace pointsman {
 [[nodiscard]] ProxyOptions proxy_options(const Config& config, std::uint64_t seed);
 // TLS of the data port; null: it speaks plain HTTP. Errors begin with the key at fault.
 [[nodiscard]] Result<std::unique_ptr<TlsServer>> tls_server(const Config& config);
-// Reads the tokenizers of the configuration; takes up to a second for each. An error names the
-// entry. Null: there are none.
-[[nodiscard]] Result<std::unique_ptr<PromptModels>> prompt_models(const Config& config,
-                                                                  std::uint64_t seed);
+// Reads the tokenizers of the configuration; takes up to a second for each. The error has a line
+// per fault, with file, line and key. Null: there are none. `warnings` gets what is doubtful.
+[[nodiscard]] Result<std::unique_ptr<PromptModels>> prompt_models(
+    const LoadedConfig& loaded, std::uint64_t seed, std::vector<std::string>& warnings);
 // Of the chains of token ids, in requests and in engines' events alike.
 [[nodiscard]] std::uint64_t chain_secret(std::uint64_t seed);
 [[nodiscard]] PoolPurpose pool_purpose(const std::string& word);

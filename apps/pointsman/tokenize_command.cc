@@ -21,9 +21,9 @@ struct TokenizeFlags {
   std::string tokenizer;
 };
 
-// A line of the input.
+// A line of the input: a text or a chat, or a request to an engine's /tokenize.
 struct Line {
-  std::optional<std::string> text;
+  std::optional<std::string> text;  // "text", or "prompt" as engines call it
   std::optional<std::string> messages;
   std::string tools;
   std::string variables;
@@ -35,8 +35,17 @@ Error bad(std::string text) {
   return {ErrorKind::kClient, std::move(text)};
 }
 
+// Empty: null, which is the same as nothing.
 std::string raw_text(json::od::value& value) {
-  return std::string(json::raw(value).value_or(std::string_view()));
+  const std::string_view raw = json::raw(value).value_or(std::string_view());
+  return std::string(raw == "null" ? std::string_view() : raw);
+}
+
+// Members of a request to an engine's /tokenize that say nothing about the ids of a text: whom it
+// is for, what else is in the answer, and how pictures are read.
+bool changes_no_ids(std::string_view name) {
+  return name == "model" || name == "return_token_strs" || name == "media_io_kwargs" ||
+         name == "mm_processor_kwargs";
 }
 
 Result<void> read_member(std::string_view name, json::od::value& value, Line& line) {
@@ -48,10 +57,11 @@ Result<void> read_member(std::string_view name, json::od::value& value, Line& li
     if (value.get_bool().get(*flag) != simdjson::SUCCESS) {
       return bad(std::string(name) + " is not true or false");
     }
-  } else if (name == "text") {
+  } else if (name == "text" || name == "prompt") {
+    if (line.text) return bad("a line has one text or prompt");
     std::string_view text;
     if (value.get_string().get(text) != simdjson::SUCCESS) {
-      return bad("text is not a string of valid Unicode");
+      return bad(std::string(name) + " is not a string of valid Unicode");
     }
     line.text.emplace(text);
   } else if (name == "messages") {
@@ -60,10 +70,15 @@ Result<void> read_member(std::string_view name, json::od::value& value, Line& li
     line.tools = raw_text(value);
   } else if (name == "chat_template_kwargs") {
     line.variables = raw_text(value);
-  } else {
+  } else if (name == "chat_template") {
+    if (!json::is_null(value)) {
+      return bad("chat_template: a template of the line's own is not used, only the model's");
+    }
+  } else if (!changes_no_ids(name)) {
     return bad("unknown member '" + std::string(name) +
-               "' (known: text, messages, tools, chat_template_kwargs, add_generation_prompt, "
-               "continue_final_message, add_special_tokens)");
+               "' (known: text or prompt, messages, tools, chat_template_kwargs, "
+               "add_generation_prompt, continue_final_message, add_special_tokens; without effect: "
+               "model, return_token_strs, media_io_kwargs, mm_processor_kwargs)");
   }
   return {};
 }
@@ -91,7 +106,7 @@ Result<Line> parse_line(json::od::parser& parser, const simdjson::padded_string&
   const char* rest = nullptr;
   if (document.current_location().get(rest) == simdjson::SUCCESS) return bad("broken JSON");
   if (line.text.has_value() == line.messages.has_value()) {
-    return bad("a line needs either text or messages");
+    return bad("a line needs either a text (or prompt) or messages");
   }
   return line;
 }
@@ -125,6 +140,11 @@ class Tokenization {
       line->chat.variables = line->variables;
       Result<RenderedChat> rendered = template_->render(line->chat);
       if (!rendered) return rendered.error();
+      if (rendered->exact_bytes < rendered->text.size()) {
+        return bad(
+            "the messages have a picture, a sound or the like, which becomes ids in the "
+            "engine alone");
+      }
       line->text = std::move(rendered->text);
     }
     ids_.clear();

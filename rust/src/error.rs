@@ -18,10 +18,20 @@ impl fmt::Display for Error {
     }
 }
 
+/// Larger files are no model's: the largest known take a tenth of it.
+const MAX_FILE: u64 = 256 << 20;
+
 /// The text of a file of a model.
 pub fn read_file(path: &std::path::Path) -> Result<String> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Error::Broken(format!("{}: {error}", path.display())))
+    let broken = |what: &dyn fmt::Display| Error::Broken(format!("{}: {what}", path.display()));
+    let about = std::fs::metadata(path).map_err(|error| broken(&error))?;
+    if !about.is_file() {
+        return Err(broken(&"is not a file"));
+    }
+    if about.len() > MAX_FILE {
+        return Err(broken(&"is larger than 256 MiB"));
+    }
+    std::fs::read_to_string(path).map_err(|error| broken(&error))
 }
 
 /// A file of a model, parsed as JSON.

@@ -3,6 +3,7 @@
 //! Only this file is unsafe: it turns what C++ hands over into Rust's types and lets no panic out.
 
 mod chat;
+mod disputed;
 mod error;
 mod messages;
 mod python;

@@ -33,6 +33,11 @@ impl Splitter {
         Ok(Some(Splitter { steps }))
     }
 
+    /// The same as `given`, where the words are to be had one by one.
+    pub fn around(given: &PipelinePreTokenizer) -> Self {
+        Splitter { steps: vec![Step::Library(given.clone())] }
+    }
+
     /// Replaces `spans` by the pieces of `text`; `text` is below 4 GiB.
     pub fn split(
         &self,

@@ -1,5 +1,6 @@
 //! Text to ids.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,6 +12,7 @@ use tokenizers::pipeline::{
     PipelineToken, PipelineTokenizer, PreTokenizerScratch, Segment, Span, SpecialSegmentIterator,
 };
 
+use crate::disputed::Disputed;
 use crate::error::{read_json, Error, Result};
 use crate::split::Splitter;
 
@@ -18,6 +20,9 @@ pub struct Tokenizer {
     pipeline: PipelineTokenizer,
     /// Where the library cannot split as the model wants.
     splitter: Option<Splitter>,
+    /// Each stretch of text begins with a space, as if it had one before it.
+    prefix_space: bool,
+    disputed: Option<Disputed>,
     /// What is used again from call to call, one for each thread at work.
     scratches: Mutex<Vec<Scratch>>,
     before: Vec<u32>,
@@ -46,6 +51,9 @@ impl Tokenizer {
         let broken = |text: String| Error::Broken(format!("{}: {text}", file.display()));
         let mut definition = read_json(&file)?;
         add_configured_tokens(&mut definition, &file.with_file_name("tokenizer_config.json"))?;
+        check_ids(&definition).map_err(broken)?;
+        let disputed = Disputed::of(&definition).map_err(broken)?;
+        let prefix_space = take_prefix_space(&mut definition);
         tokenizers::canonicalize_value(&mut definition).map_err(|e| broken(e.to_string()))?;
         let vocabulary_size = vocabulary_size(&definition);
         let whole_words = added_tokens(&definition).any(|token| token["single_word"] == json!(true));
@@ -54,10 +62,16 @@ impl Tokenizer {
             .and_then(|token| Some(token["content"].as_str()?.to_owned()));
         let pipeline =
             tokenizers::from_json(&definition.to_string()).map_err(|e| broken(e.to_string()))?;
-        let splitter = Splitter::instead_of(pipeline.get_pre_tokenizer()).map_err(broken)?;
+        let given = pipeline.get_pre_tokenizer();
+        let mut splitter = Splitter::instead_of(given).map_err(broken)?;
+        if prefix_space && splitter.is_none() {
+            splitter = Some(Splitter::around(given));
+        }
         let mut tokenizer = Tokenizer {
             pipeline,
             splitter,
+            prefix_space,
+            disputed: None,
             scratches: Mutex::default(),
             before: Vec::new(),
             after: Vec::new(),
@@ -69,6 +83,7 @@ impl Tokenizer {
         if let (false, Some(special)) = (whole_words, special) {
             tokenizer.can_cut = tokenizer.pieces_are_independent(&special)?;
         }
+        tokenizer.disputed = disputed;
         Ok(tokenizer)
     }
 
@@ -83,6 +98,13 @@ impl Tokenizer {
 
     /// Gives the ids of `text` to `take`.
     pub fn encode(&self, text: &str, special: bool, take: impl FnOnce(&[u32])) -> Result<()> {
+        if let Some((at, character)) = self.disputed.as_ref().and_then(|all| all.find(text)) {
+            return Err(Error::BadInput(format!(
+                "U+{:04X} at byte {at}: the ids of a text with it depend on the version of Unicode \
+                 that the engine's tokenizer knows",
+                u32::from(character)
+            )));
+        }
         // Not borrowed while the library runs: if it panics, the buffer is merely lost.
         let mut found = FOUND.take();
         found.clear();
@@ -131,6 +153,12 @@ impl Tokenizer {
                 match segment {
                     Segment::SpecialToken(id) => found.push(id.into()),
                     Segment::Text { text, .. } => {
+                        let begun = self.prefix_space && !text.is_empty() && !text.starts_with(' ');
+                        let text = match begun {
+                            true => Cow::Owned(format!(" {text}")),
+                            false => Cow::Borrowed(text),
+                        };
+                        let text = text.as_ref();
                         if u32::try_from(text.len()).is_err() {
                             return Err("the text is too long".into());
                         }
@@ -217,6 +245,42 @@ fn options(special: bool) -> EncodeOptions {
 
 fn added_tokens(definition: &Value) -> impl Iterator<Item = &Value> {
     definition["added_tokens"].as_array().into_iter().flatten()
+}
+
+/// The library makes a table as long as the largest id. Ids of real models have few gaps.
+fn check_ids(definition: &Value) -> std::result::Result<(), String> {
+    let vocabulary = &definition["model"]["vocab"];
+    let entries = vocabulary.as_object().map_or(0, |ids| ids.len())
+        + vocabulary.as_array().map_or(0, Vec::len)
+        + added_tokens(definition).count();
+    let limit = (8 * entries as u64).max(1 << 20);
+    let in_model = vocabulary.as_object().into_iter().flatten();
+    let in_model = in_model.map(|(content, id)| (content.as_str(), id));
+    let added = added_tokens(definition)
+        .map(|token| (token["content"].as_str().unwrap_or_default(), &token["id"]));
+    for (content, id) in in_model.chain(added) {
+        // What is no whole number at all the library itself refuses.
+        if id.as_u64().is_some_and(|id| id >= limit) || id.as_f64().is_some_and(|id| id >= limit as f64) {
+            return Err(format!(
+                "the id {id} of {content:?} is too large: {entries} entries may have ids below {limit}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The library has no `add_prefix_space` of a `ByteLevel` pre-tokenizer; where that stands alone it is
+/// done here. (After other pre-tokenizers each of their words would get a space.)
+fn take_prefix_space(definition: &mut Value) -> bool {
+    let Some(step) = definition.get_mut("pre_tokenizer").and_then(Value::as_object_mut) else {
+        return false;
+    };
+    let wanted = step.get("type") == Some(&json!("ByteLevel"))
+        && step.get("add_prefix_space") == Some(&json!(true));
+    if wanted {
+        step.insert("add_prefix_space".to_owned(), json!(false));
+    }
+    wanted
 }
 
 fn vocabulary_size(definition: &Value) -> u32 {

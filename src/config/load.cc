@@ -251,6 +251,7 @@ class Loader {
         if (!read_key(tokenizer_keys(), member, "", tokenizer, path + ".")) {
           unknown(member, path + ".", known);
         }
+        note(path + "." + member.key, member.line);
       }
       if (tokenizer.models.empty()) faults_.add(item.line, path, "has no models");
       if (tokenizer.path.empty()) faults_.add(item.line, path, "has no path");

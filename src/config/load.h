@@ -30,7 +30,7 @@ struct ConfigContext {
 // A configuration, and where its values came from.
 struct LoadedConfig {
   Config config;
-  // By key ("timeouts.connect", "policy", "pools"): "pointsman.yaml:7" or "--listen". A key that is
+  // By key ("timeouts.connect", "policy", "pools", "tokenizers[0].path"): "pointsman.yaml:7" or "--listen". A key that is
   // not here has its default.
   std::map<std::string, std::string> origins;
 };

@@ -25,6 +25,11 @@ def run(*words, environment=None):
     )
 
 
+TINY = ROOT / "tests/data/tokens"
+TOKEN_IDS = ", with token ids" in run("--version").stdout
+needs_token_ids = pytest.mark.skipif(not TOKEN_IDS, reason="this build has no token ids")
+
+
 @pytest.mark.parametrize("page, command", [("config", "check"), ("policies", "policies")])
 def test_the_page_is_what_the_program_prints(page, command):
     assert run(command, "--markdown").stdout == (ROOT / f"docs/{page}.md").read_text()
@@ -125,9 +130,56 @@ def test_every_configuration_in_the_documents_is_valid(block, tmp_path):
             made.certificate.rename(tmp_path / f"{name}.crt")
             made.key.rename(tmp_path / f"{name}.key")
         run("key", "alice", "--append", tmp_path / "keys")
+    if "/models/" in block and not TOKEN_IDS:
+        pytest.skip("this build has no token ids")
+    block = re.sub(r"/models/[\w.-]+", str(TINY), block)
     path.write_text(block.replace("/etc/pointsman/", f"{tmp_path}/"))
     result = run("check", path)
     assert result.returncode == 0, result.stderr
+
+
+def with_tokenizers(tmp_path, *paths):
+    path = tmp_path / "p.yaml"
+    entries = "".join(f"  - models: [m{at}]\n    path: {file}\n" for at, file in enumerate(paths))
+    path.write_text(f"replicas: [http://127.0.0.1:9]\ntokenizers:\n{entries}")
+    return path
+
+
+@needs_token_ids
+def test_check_refuses_the_tokenizers_that_serve_refuses(tmp_path):
+    whole = (TINY / "tokenizer.json").read_bytes()
+    truncated, garbage = tmp_path / "truncated.json", tmp_path / "garbage.json"
+    truncated.write_bytes(whole[: len(whole) // 2])
+    garbage.write_bytes(b"\xff\xfe" * 50)
+    path = with_tokenizers(tmp_path, tmp_path / "nowhere", truncated, TINY, garbage)
+    checked = run("check", path)
+    served = run("serve", "-c", path, "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+    assert checked.returncode == served.returncode == 1
+    lines = checked.stderr.splitlines()
+    assert [line for line in served.stderr.splitlines() if "tokenizers[" in line] == lines
+    for line, (at, file) in zip(
+        lines, [(0, tmp_path / "nowhere"), (1, truncated), (3, garbage)], strict=True
+    ):
+        assert line.startswith(f"{path}:{4 + 2 * at}: tokenizers[{at}].path: '{file}' cannot be used")
+        assert "(allowed: a model's folder with a tokenizer.json, or a tokenizer.json)" in line
+
+
+@needs_token_ids
+def test_check_shows_tokenizers_and_warns_of_chats_that_stay_text(tmp_path):
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "tokenizer.json").write_bytes((TINY / "tokenizer.json").read_bytes())
+    (broken / "chat_template.jinja").write_text("{{ ")
+    path = with_tokenizers(tmp_path, TINY, broken, TINY / "tokenizer.json")
+    answer = run("check", path)
+    assert answer.returncode == 0
+    lines = [line.split() for line in answer.stdout.splitlines()]
+    assert ["tokenizers[0].models", "[m0]", f"{path}:3"] in lines
+    assert ["tokenizers[1].path", str(broken), f"{path}:6"] in lines
+    assert ["tokenizers[2].max_prompt_bytes", "1MiB", "default"] in lines
+    warnings = [line for line in answer.stdout.splitlines() if line.startswith("warning: tokenizers")]
+    assert [warning.split(": ")[1] for warning in warnings] == ["tokenizers[1].path", "tokenizers[2].path"]
+    assert "chats of m1 stay text" in warnings[0] and "line 1" in warnings[0]
 
 
 def test_check_shows_values_with_their_origin(tmp_path):

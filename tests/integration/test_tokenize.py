@@ -8,6 +8,7 @@ import unicodedata
 
 import pytest
 import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 from support import tokenizers_at_hand
 from support.processes import POINTSMAN, ROOT
 
@@ -30,6 +31,32 @@ def ids_of(*flags, lines):
     answers, done = tokenize(*flags, lines=lines)
     assert done.returncode == 0, done.stderr
     return [answer["ids"] for answer in answers]
+
+
+@needs_token_ids
+def test_a_request_to_an_engines_tokenize_is_a_line():
+    vectors = json.loads((MODEL / "vectors-vllm.json").read_text())
+    rest = {"model": "tiny", "return_token_strs": True, "mm_processor_kwargs": None}
+    chats = [{**rest, "chat_template": None, **chat["request"]} for chat in vectors["chats"]]
+    texts = [{**rest, "prompt": vector["text"]} for vector in vectors["texts"]]
+    wanted = [vector["ids"] for vector in vectors["chats"] + vectors["texts"]]
+    assert ids_of("--model", MODEL, lines=chats + texts) == wanted
+
+
+@needs_token_ids
+def test_what_would_change_the_ids_and_is_not_known_is_refused_by_name():
+    chat = {"messages": [{"role": "user", "content": "Hi"}]}
+    picture = {"type": "image_url", "image_url": {"url": "http://a.test/b.png"}}
+    lines = [
+        {**chat, "chat_template": "{{ 1 }}"},
+        {"text": "Hi", "prompt": "Hi"},
+        {**chat, "truncate_prompt_tokens": 3},
+    ]
+    answers, _ = tokenize("--model", MODEL, lines=lines)
+    for answer, named in zip(answers, ("chat_template", "prompt", "truncate_prompt_tokens"), strict=True):
+        assert named in answer["error"]
+    (answer,), _ = tokenize("--model", MODEL, lines=[{"messages": [{"role": "user", "content": [picture]}]}])
+    assert "error" in answer
 
 
 @needs_token_ids
@@ -84,14 +111,15 @@ def test_errors_have_an_exit_status():
 
 
 def agreed(character):
-    """Whether all Unicode versions in use normalise the character alike: a mark that a later version
-    has brought is put in order by a library that knows it, and left alone by one that does not."""
-    later = unicodedata.ucd_3_2_0.category(character) == "Cn"
-    assigned = unicodedata.category(character) not in ("Cn", "Cs")
-    return assigned and not (later and unicodedata.combining(character))
+    """Whether the character is as old as the tables of any library. (Unicode has changed this one.)"""
+    return unicodedata.ucd_3_2_0.category(character) not in ("Cn", "Cs") and character != "\u166d"
 
 
-def random_texts(seed, count, specials):
+def any_character(character):
+    return unicodedata.category(character) != "Cs"
+
+
+def random_texts(seed, count, specials, wanted=agreed):
     """Texts that are hard to cut: runs of spaces, letters of all scripts, marks, pieces of tokens."""
     rng = random.Random(seed)
     words = ["the ", " a", "It's", "DON'T", "'ll", "12345", "  ", " \n", "\r\n", "\t", "!!!", "_x", "ſ"]
@@ -110,7 +138,7 @@ def random_texts(seed, count, specials):
             else:
                 low, high = rng.choice(ranges)
                 characters = (chr(rng.randint(low, high)) for _ in range(rng.choice([1, 2, 5])))
-                text += filter(agreed, characters)
+                text += filter(wanted, characters)
         yield "".join(text)
 
 
@@ -121,6 +149,77 @@ def compare_with_reference(file: pathlib.Path, count):
     ours = ids_of("--tokenizer", file, lines=[{"text": text} for text in texts])
     for text, ids in zip(texts, ours, strict=True):
         assert ids == reference.encode(text).ids, repr(text)
+    equal_or_refused(file, random_texts(21, count, specials, any_character))
+
+
+def equal_or_refused(file, texts):
+    """No ids differ from the reference library's. Gives the texts that have none."""
+    reference = tokenizers.Tokenizer.from_file(str(file))
+    texts = list(texts)
+    answers, _ = tokenize("--tokenizer", file, lines=[{"text": text} for text in texts])
+    wanted = reference.encode_batch(texts)
+    refused = []
+    for text, answer, encoding in zip(texts, answers, wanted, strict=True):
+        if "error" in answer:
+            assert "version of Unicode" in answer["error"]
+            refused.append(text)
+        else:
+            assert answer["ids"] == encoding.ids, repr(text)
+    return refused
+
+
+SPECIALS = ["[UNK]", "[CLS]", "[SEP]"]
+
+
+def word_piece():
+    tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    around = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    return tokenizer, trainers.WordPieceTrainer(vocab_size=1500, special_tokens=SPECIALS), around
+
+
+def word_level():
+    tokenizer = tokenizers.Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return tokenizer, trainers.WordLevelTrainer(vocab_size=500, special_tokens=SPECIALS), None
+
+
+def unigram():
+    tokenizer = tokenizers.Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    return tokenizer, trainers.UnigramTrainer(vocab_size=800, unk_token="[UNK]", special_tokens=SPECIALS), None
+
+
+def gpt2():
+    tokenizer = tokenizers.Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=1200, initial_alphabet=alphabet, special_tokens=SPECIALS)
+    return tokenizer, trainer, processors.ByteLevel()
+
+
+@needs_token_ids
+@pytest.mark.parametrize("kind", [word_piece, word_level, unigram, gpt2])
+def test_no_character_has_other_ids_than_in_the_reference_library(kind, tmp_path):
+    tokenizer, trainer, around = kind()
+    pages = [path.read_text() for path in (ROOT / "README.md", ROOT / "docs/config.md")]
+    tokenizer.train_from_iterator(pages + ["日本語 мир é ñ ü"] * 3, trainer)
+    if around:
+        tokenizer.post_processor = around
+    file = tmp_path / "tokenizer.json"
+    tokenizer.save(str(file))
+    compare_with_reference(file, 1000)
+    # Most ideographs, Hangul and planes without characters are alike.
+    ranges = [(0, 0x3500), (0xA000, 0xAC10), (0xD7A0, 0xD800), (0xF900, 0x20010), (0x2A6D0, 0x2A710)]
+    ranges += [(0x2B730, 0x2B830), (0x2CEA0, 0x2CEB0), (0x31340, 0x33480), (0xE0000, 0xE0200)]
+    characters = [chr(code) for low, high in ranges for code in range(low, high)]
+    refused = equal_or_refused(file, [f"a{character}b{character}" for character in characters])
+    # Of what is assigned to all and is no letter or mark of recent years, nothing is refused.
+    assert not [text for text in refused if agreed(text[1])]
 
 
 @needs_token_ids

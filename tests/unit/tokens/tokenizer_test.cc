@@ -214,6 +214,55 @@ TEST_F(TokenizerTest, ErrorsNameTheFileAndWhatIsWrong) {
   EXPECT_THAT(load_error(file), HasSubstr("tokenizer_config.json"));
 }
 
+// The library makes a table as long as the largest id, and would ask for gigabytes.
+TEST_F(TokenizerTest, RefusesIdsFarBeyondTheNumberOfEntries) {
+  const std::string whole = test_data("tokens/tokenizer.json");
+  const std::string vocabulary = R"("vocab": {)";
+  const std::string added = R"("added_tokens": [)";
+  for (const char* const id :
+       {"1048576", "2000000000", "4294967295", "99999999999999999999", "1e12"}) {
+    const ModelFolder folder;
+    const std::string file = folder.path() + "/tokenizer.json";
+    std::string definition = whole;
+    ASSERT_NE(definition.find(vocabulary), std::string::npos);
+    definition.insert(definition.find(vocabulary) + vocabulary.size(),
+                      "\"weird\": " + std::string(id) + ",");
+    folder.write("tokenizer.json", definition);
+    EXPECT_THAT(load_error(file), AllOf(HasSubstr("\"weird\" is too large"), HasSubstr("1048576")));
+    definition = whole;
+    ASSERT_NE(definition.find(added), std::string::npos);
+    definition.insert(definition.find(added) + added.size(),
+                      R"({"content": "odd", "single_word": false, "lstrip": false, "rstrip": false,
+                          "normalized": false, "special": true, "id": )" +
+                          std::string(id) + "},");
+    folder.write("tokenizer.json", definition);
+    EXPECT_THAT(load_error(file), HasSubstr("\"odd\" is too large"));
+  }
+  const ModelFolder folder;
+  folder.write("tokenizer.json", whole);
+  folder.write("tokenizer_config.json",
+               R"({"added_tokens_decoder": {"4294967295": {"content": "<|far|>"}}})");
+  EXPECT_THAT(load_error(folder.path()), HasSubstr("\"<|far|>\" is too large"));
+}
+
+TEST_F(TokenizerTest, ReadsFilesAlone) {
+  EXPECT_THAT(load_error("/dev/zero"), HasSubstr("/dev/zero: is not a file"));
+}
+
+// What Unicode has got since the oldest tables that engines have is put in order by some alone.
+TEST_F(TokenizerTest, RefusesCharactersThatVersionsOfUnicodeTreatDifferently) {
+  const Tokenizer tokenizer = tiny();
+  Ids ids;
+  for (const std::string_view text : {"a\u0898", "a\u088F", "a\U0001E4EC", "a\U000323B0"}) {
+    const Result<void> done = tokenizer.encode(text, false, ids);
+    ASSERT_FALSE(done) << text;
+    EXPECT_EQ(done.error().kind, ErrorKind::kClient);
+    EXPECT_THAT(done.error().message, AllOf(HasSubstr("U+"), HasSubstr("at byte 1")));
+    EXPECT_TRUE(ids.empty());
+  }
+  EXPECT_FALSE(encode(tokenizer, "e\u0301 路由器 😀 🤩").empty());
+}
+
 TEST_F(TokenizerTest, LongTextsWithoutSpacesTakeNoQuadraticTime) {
   const Tokenizer tokenizer = tiny();
   for (const std::string_view piece : {"a", " ", "路", "\n", "'", "1", "\u0301"}) {
