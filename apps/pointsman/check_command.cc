@@ -135,7 +135,8 @@ void run_check(const CheckFlags& flags) {
       std::fprintf(stderr, "access.key_file: %s\n", keys.error().message.c_str());
       throw CLI::RuntimeError(1);
     }
-    if (keys->empty()) warnings.push_back("access.key_file: has no key: every request is refused");
+    if (keys->empty())
+      warnings.emplace_back("access.key_file: has no key: every request is refused");
   }
   for (std::string& doubt : doubts) warnings.push_back(std::move(doubt));
   for (const std::string& warning : warnings) std::printf("warning: %s\n", warning.c_str());

@@ -117,7 +117,9 @@ Result<std::unique_ptr<PromptModels>> prompt_models(const LoadedConfig& loaded, 
       continue;
     }
     if (!problem.empty()) {
-      warnings.push_back(key + ": chats of " + tokenizer.models.front() + " stay text: " + problem);
+      std::string warning = key + ": chats of ";
+      warning.append(tokenizer.models.front()).append(" stay text: ").append(problem);
+      warnings.push_back(std::move(warning));
     }
     entries.push_back({.names = tokenizer.models,
                        .adapters = tokenizer.adapters,
