@@ -201,6 +201,11 @@ class KvEventFeed::Loop::Publisher : public CacheChanges {
   void take_changes();
   void take_replayed();
   void tend(TimePoint now);
+  // It has a connection to us.
+  void is_on(int connection) {
+    connection_ = std::max(connection, 0);
+    was_connected_ = true;
+  }
   // A connection of an engine to us has ended: whether it was this one's.
   void ended(int connection);
   // Nothing comes from it although something must.
@@ -272,6 +277,8 @@ struct KvEventFeed::Loop::Member {
   std::uint64_t heard = 0;
   std::uint64_t computed = 0;
   std::optional<TimePoint> unheard_since;
+  // Connections to us, by rank, that it was heard on before its model was known.
+  std::map<std::uint16_t, int> early;
   std::vector<std::unique_ptr<Publisher>> ranks;
 
   [[nodiscard]] Trust trust() const {
@@ -386,8 +393,7 @@ void KvEventFeed::Loop::Publisher::take_published() {
 void KvEventFeed::Loop::Publisher::published_on(int connection,
                                                 const std::vector<std::string>& frames) {
   if (connection_ < 0 && was_connected_) stream.reconnected();
-  connection_ = std::max(connection, 0);
-  was_connected_ = true;
+  is_on(connection);
   published(frames);
 }
 
@@ -593,6 +599,7 @@ void KvEventFeed::Loop::take_bound_changes(std::size_t offset) {
     if (event.type != ZmqMonitor::Event::Type::kLost) continue;
     for (const auto& [index, member] : members_) {
       for (const auto& rank : member->ranks) rank->ended(event.descriptor);
+      std::erase_if(member->early, [&](const auto& one) { return one.second == event.descriptor; });
     }
   }
 }
@@ -606,7 +613,6 @@ void KvEventFeed::Loop::take_bound(std::size_t offset) {
       stray(frames_.empty() ? std::string() : frames_[0]);
       continue;
     }
-    if (!member->has_world) continue;
     const auto rank = batch_rank(frames_[2]).value_or(static_cast<std::int64_t>(offset));
     if (rank < 0 || rank >= options_.ranks) {
       strays_.fetch_add(1, std::memory_order_relaxed);
@@ -616,7 +622,12 @@ void KvEventFeed::Loop::take_bound(std::size_t offset) {
       }
       continue;
     }
-    publisher(*member, static_cast<std::uint16_t>(rank)).published_on(connection, frames_);
+    const auto index = static_cast<std::uint16_t>(rank);
+    if (member->has_world) {
+      publisher(*member, index).published_on(connection, frames_);
+    } else {
+      member->early[index] = connection;
+    }
   }
 }
 
@@ -758,6 +769,9 @@ void KvEventFeed::Loop::look_at_models() {
     const bool reached =
         member->spec->kv_events_port != 0 || options_.port != 0 || !options_.bind.empty();
     if (reached) publisher(*member, static_cast<std::uint16_t>(options_.ranks - 1));
+    for (const auto& [rank, connection] : std::exchange(member->early, {})) {
+      publisher(*member, rank).is_on(connection);
+    }
     changed_ = true;
   }
 }

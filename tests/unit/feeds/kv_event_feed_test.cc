@@ -322,6 +322,27 @@ TEST_F(KvEventFeedTest, AConnectionOfAnEngineToUsThatIsLostEndsTrust) {
   EXPECT_FALSE(holds(a, 1));
 }
 
+// What it published before its model was known is asked for.
+TEST_F(KvEventFeedTest, AnEngineThatConnectsIsHeardBeforeItsModelIsKnown) {
+  EventPublisher replays({});
+  const ReplicaIndex a = add(8'001, [&](ReplicaSpec& spec) {
+    spec.kv_topic = "kv";
+    spec.kv_replay_port = replays.replay_port();
+  });
+  replays.publish(stored(1));
+  KvEventFeed::Options options;
+  options.bind = "tcp://127.0.0.1:*";
+  feed(options);
+  EventPublisher engine({.connect = feed_->bound_endpoint(), .topic = "kv", .replay = false});
+  ASSERT_TRUE(eventually([&] { return engine.subscribed(); }));
+  engine.publish(stored(1));
+  // One that is counted, to know when the first has come.
+  engine.publish(packed_batch({packed_removed({9})}, 1.0, 5));
+  ASSERT_TRUE(eventually([&] { return feed_->strays() == 1; }));
+  fleet_.set_models(a, std::vector<std::string>{"base"}, "base");
+  EXPECT_TRUE(eventually([&] { return holds(a, 1); }));
+}
+
 TEST_F(KvEventFeedTest, RanksThatAreNotConfiguredAreLeftOut) {
   const ReplicaIndex a = replica(8'001, "base");
   KvEventFeed::Options options;
