@@ -26,6 +26,7 @@ class SlowBody : public ::testing::Test {
   static ProxyOptions options() {
     ProxyOptions options;
     options.limits.max_body = 100'000;
+    options.limits.request_body = 0;
     options.limits.body_rate = 500;
     options.timeouts.client_body_gap = seconds(60);
     options.timeouts.client_idle = std::chrono::hours(24);
