@@ -88,7 +88,7 @@ class Check {
   }
 
   [[nodiscard]] std::string path(std::size_t pool, std::size_t replica) const {
-    const std::string item = "replicas[" + std::to_string(replica) + "].";
+    std::string item = "replicas[" + std::to_string(replica) + "].";
     if (!loaded_.origins.contains("pools")) return item;
     return "pools[" + std::to_string(pool) + "]." + item;
   }
@@ -196,7 +196,9 @@ class Check {
     }
     for (const auto& [topic, url] : topics_) {
       if (topic != replica.kv_topic) continue;
-      fault(key, "'" + topic + "' is that of " + url + " as well; give each replica its own");
+      std::string what = "'";
+      what.append(topic).append("' is that of ").append(url);
+      fault(key, what.append(" as well; give each replica its own"));
       return;
     }
     topics_.emplace_back(replica.kv_topic, replica.url);
