@@ -30,8 +30,8 @@ struct ConfigContext {
 // A configuration, and where its values came from.
 struct LoadedConfig {
   Config config;
-  // By key ("timeouts.connect", "policy", "pools", "tokenizers[0].path"): "pointsman.yaml:7" or "--listen". A key that is
-  // not here has its default.
+  // By key ("timeouts.connect", "policy", "pools", "tokenizers[0].path"): "pointsman.yaml:7" or
+  // "--listen". A key that is not here has its default.
   std::map<std::string, std::string> origins;
 };
 

@@ -84,7 +84,7 @@ def test_peers_that_are_not_installed_are_left_out_with_the_reason(monkeypatch, 
 
 
 def test_a_peer_that_does_not_start_is_left_out_with_its_last_words(monkeypatch, tmp_path):
-    def plan(folder, replicas, port):
+    def plan(folder, replicas, port, tls):
         return ["sh", "-c", "echo no such luck; exit 3"], {}, "1"
 
     monkeypatch.setitem(proxies.PLANS, "broken", plan)
