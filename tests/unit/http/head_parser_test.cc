@@ -354,8 +354,9 @@ TEST(RequestHeadParser, TheLargestHeadIsReadToItsLastHeader) {
   const std::string bytes =
       start + std::string(kMaxHeadSize - start.size() - end.size(), 'f') + end;
   ASSERT_EQ(bytes.size(), 65'536U);
+  const std::string with_body = bytes + "body";
   RequestHeadParser parser;
-  const HeadResult result = parser.parse(bytes + "body");
+  const HeadResult result = parser.parse(with_body);
   ASSERT_EQ(result.status, HeadResult::kDone);
   EXPECT_EQ(result.size, bytes.size());
   EXPECT_EQ(parser.head().find("x-last"), "last");
