@@ -47,7 +47,7 @@ void append_line(const std::string& file, const std::string& line) {
   if (!stream) cannot();
   std::string text;
   char part[4096];
-  std::rewind(stream.get());
+  if (std::fseek(stream.get(), 0, SEEK_SET) != 0) cannot();
   while (const std::size_t read = std::fread(part, 1, sizeof part, stream.get())) {
     text.append(part, read);
   }

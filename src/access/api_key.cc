@@ -18,11 +18,12 @@ struct FreeContext {
 
 KeyHash hash_of_key(std::string_view key) {
   // One context for each thread, and the algorithm looked up once: both cost more than the hash.
-  static const EVP_MD* const kSha256 = EVP_sha256();
+  static const EVP_MD* const algorithm = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   thread_local const std::unique_ptr<EVP_MD_CTX, FreeContext> context(EVP_MD_CTX_new());
   KeyHash hash{};
   unsigned size = 0;
-  const bool made = context && EVP_DigestInit_ex(context.get(), kSha256, nullptr) == 1 &&
+  const bool made = algorithm != nullptr && context &&
+                    EVP_DigestInit_ex2(context.get(), algorithm, nullptr) == 1 &&
                     EVP_DigestUpdate(context.get(), key.data(), key.size()) == 1 &&
                     EVP_DigestFinal_ex(context.get(), hash.data(), &size) == 1;
   // No line of a key file can be all zeros, so that a failure lets nobody in.

@@ -91,7 +91,9 @@ Result<std::vector<KeyLine>> parse_key_file(std::string_view text, const std::st
     line = trim(line);
     if (line.empty() || line.front() == '#') continue;
     const auto wrong = [&](const std::string& what) {
-      return Error{ErrorKind::kClient, file + ":" + std::to_string(number) + ": " + what};
+      std::string message = file;
+      message.append(":").append(std::to_string(number)).append(": ").append(what);
+      return Error{ErrorKind::kClient, message};
     };
     Result<KeyLine> key = parse_line(line);
     if (!key) return wrong(key.error().message);

@@ -17,7 +17,7 @@ struct KeyLine {
   std::uint32_t concurrent = 0;  // requests at a time; 0: as the configuration says
 };
 
-// Most keys of one file. Each request is compared with all of them, at about 1 ns each.
+// Most keys of one file. Each request is compared with all of them, at about 3 ns each.
 inline constexpr std::size_t kMaxKeys = 10'000;
 
 // A key file: one key a line, as
