@@ -43,7 +43,8 @@ TEST(AccessLine, IsOneJsonObjectWithTheDocumentedKeys) {
   std::string line;
   append_access_line(example(), line);
   EXPECT_EQ(line,
-            "{\"at\":\"2026-01-31T12:34:56.007Z\",\"client\":\"10.0.0.9\",\"key\":\"alice\",\"method\":\"POST\","
+            "{\"at\":\"2026-01-31T12:34:56.007Z\",\"client\":\"10.0.0.9\",\"key\":\"alice\","
+            "\"method\":\"POST\","
             "\"path\":\"/v1/chat/completions\",\"request_id\":\"r-1\",\"model\":\"m\","
             "\"replica\":\"http://a:8000\",\"reason\":\"prefix\",\"status\":200,\"tries\":1,"
             "\"stream\":true,\"prompt_tokens\":1200,\"predicted_cached\":1024,"
