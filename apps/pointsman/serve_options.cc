@@ -181,7 +181,6 @@ Result<std::unique_ptr<TlsServer>> tls_server(const Config& config) {
   if (tls.certificate.empty()) return std::unique_ptr<TlsServer>();
   TlsServer::Options options;
   options.files = {.certificate = tls.certificate, .key = tls.key, .ca = tls.client_ca};
-  options.protocols = {"h2", "http/1.1"};
   options.only_13 = tls.min_version == "1.3";
   Result<std::unique_ptr<TlsServer>> server = TlsServer::load(std::move(options));
   if (server) return server;

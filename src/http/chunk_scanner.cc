@@ -45,11 +45,10 @@ ChunkScanner::State ChunkScanner::trailer_named() {
 std::size_t ChunkScanner::frame(std::string_view in) {
   std::size_t at = 0;
   while (at < in.size()) {
-    const bool size_line = state_ == State::kSizeLf;
     state_ = step(in[at]);
     if (state_ == State::kBad) return at;
     ++at;
-    if (state_ == State::kData || state_ == State::kDone || size_line) return at;
+    if (state_ == State::kData || state_ == State::kDone) return at;
   }
   return at;
 }

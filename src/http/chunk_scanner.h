@@ -37,13 +37,6 @@ class ChunkScanner {
   // lie within `in`.
   template <typename Payload>
   std::size_t feed(std::string_view in, Payload&& payload) {
-    return feed(in, payload, [](std::string_view) {});
-  }
-
-  // And trailer(std::string_view) for each run of the trailer section, which begins behind the last
-  // chunk's size line and ends with the empty line.
-  template <typename Payload, typename Trailer>
-  std::size_t feed(std::string_view in, Payload&& payload, Trailer&& trailer) {
     std::size_t at = 0;
     while (at < in.size() && state_ != State::kDone && state_ != State::kBad) {
       if (state_ == State::kData) {
@@ -55,10 +48,7 @@ class ChunkScanner {
         at += run;
         if (left_ == 0) state_ = State::kDataCr;
       } else {
-        const bool trailers = in_trailers();
-        const std::size_t run = frame(in.substr(at));
-        if (trailers) trailer(in.substr(at, run));
-        at += run;
+        at += frame(in.substr(at));
       }
     }
     return at;
@@ -99,7 +89,7 @@ class ChunkScanner {
     kBad,
   };
 
-  // Consumes framing bytes until data or trailers begin, the body ends, or `in` is used up.
+  // Consumes framing bytes until data begins, the body ends, or `in` is used up.
   std::size_t frame(std::string_view in);
   State step(char c);
   State trailer_named();

@@ -18,8 +18,6 @@ struct HeadLimits {
 
 inline constexpr std::size_t kMaxHeadSize = 65'536;  // places in a head are 16-bit numbers
 inline constexpr std::size_t kMaxHeaders = 1024;
-// A head that we have written may have those, and the few that we add.
-inline constexpr std::size_t kMaxLines = kMaxHeaders + 4;
 
 // The headers that mean something to a proxy. All others only pass through it.
 enum class HeaderId : std::uint8_t {

@@ -32,7 +32,7 @@ bool is_authority(std::string_view text) {
 
 HeadParser::HeadParser(HeadLimits limits) : limits_(limits) {
   limits_.max_size = std::min(limits_.max_size, kMaxHeadSize);
-  limits_.max_headers = std::min(limits_.max_headers, kMaxLines);
+  limits_.max_headers = std::min(limits_.max_headers, kMaxHeaders);
 }
 
 void HeadParser::reset_state() {

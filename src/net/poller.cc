@@ -44,38 +44,29 @@ void Poller::remove(Source& source) {
   }
 }
 
-void Poller::tell_all(Sources& sources) {
-  while (Source* source = sources.front()) turn_.push_back(*source);
-  while (Source* source = turn_.front()) {
-    source->unlink();
-    source->on_ready(0);
-  }
-}
-
 void Poller::wait(std::int64_t milliseconds) {
   ++round_;
-  // What timers and posted tasks have left.
-  tell_all(last_);
   const int limit =
       soon_.empty() ? static_cast<int>(std::clamp<std::int64_t>(milliseconds, 0, 60'000)) : 0;
   const int got = ::epoll_wait(epoll_, events_.data(), static_cast<int>(events_.size()), limit);
   // Those who asked for a turn before this round; what they ask for now comes in the next one.
-  Sources asked;
-  while (Source* source = soon_.front()) asked.push_back(*source);
+  while (Source* source = soon_.front()) turn_.push_back(*source);
   count_ = std::max(got, 0);
   for (told_ = 0; told_ < count_; ++told_) {
     const epoll_event& event = events_[static_cast<std::size_t>(told_)];
     // The next source is in no cache, most likely.
     if (told_ + 1 < count_) {
-      __builtin_prefetch(events_[static_cast<std::size_t>(told_) + 1].data.ptr);
+      __builtin_prefetch(events_[static_cast<std::size_t>(told_ + 1)].data.ptr);
     }
     // Null: the wake-up, whose count nobody reads (its edge was the message), or a source that has
     // been removed meanwhile.
     if (event.data.ptr != nullptr) static_cast<Source*>(event.data.ptr)->on_ready(event.events);
   }
   count_ = told_ = 0;
-  tell_all(asked);
-  tell_all(last_);
+  while (Source* source = turn_.front()) {
+    source->unlink();
+    source->on_ready(0);
+  }
 }
 
 void Poller::wake() {

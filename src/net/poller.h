@@ -41,11 +41,6 @@ class Poller {
   // Calls on_ready(0) in the next round: for a source that has work left and will hear of no edge.
   void soon(Source& source) { soon_.push_back(source); }
 
-  // Calls on_ready(0) once all others of this round have been told, or before the next wait: for a
-  // source that sends on what several others gave it, at once and together. Asking again before
-  // that does nothing; what is asked for meanwhile comes in the next round.
-  void at_end(Source& source) { last_.push_back(source); }
-
   // Waits for at most so long and tells the sources. Less than a millisecond of wait is rounded up.
   void wait(std::int64_t milliseconds);
 
@@ -58,13 +53,10 @@ class Poller {
  private:
   using Sources = IntrusiveList<Source, Source>;
 
-  void tell_all(Sources& sources);
-
   int epoll_;
   int wakeup_;
   Sources soon_;
   Sources turn_;  // of soon_, being told
-  Sources last_;
   std::array<epoll_event, 256> events_{};
   int told_ = 0;  // of events_, the one being told
   int count_ = 0;

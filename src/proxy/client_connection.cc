@@ -6,7 +6,6 @@
 #include "http/openai_error.h"
 #include "proxy/address_bytes.h"
 #include "proxy/exchange.h"
-#include "proxy/http2_connection.h"
 #include "proxy/proxy_shard.h"
 
 namespace pointsman {
@@ -17,10 +16,9 @@ constexpr Duration kLinger = std::chrono::seconds(2);
 }  // namespace
 
 ClientConnection::ClientConnection(ProxyShard& shard, StreamPtr stream,
-                                   const asio::ip::tcp::endpoint& client, Carries carries)
+                                   const asio::ip::tcp::endpoint& client)
     : shard_(shard),
       stream_(std::move(stream)),
-      carries_(carries),
       client_(client),
       input_(shard.blocks()),
       timer_([this] { on_timeout(); }),
@@ -46,8 +44,7 @@ bool ClientConnection::trusted() const {
 
 bool ClientConnection::last_request() const {
   const std::uint32_t limit = shard_.options().limits.requests_per_connection;
-  // Of HTTP/2, the connection counts its streams.
-  return limit != 0 && requests_ >= limit && !over_http2();
+  return limit != 0 && requests_ >= limit;
 }
 
 void ClientConnection::on_readable() {
@@ -99,24 +96,6 @@ void ClientConnection::process() {
   if (phase_ == Phase::kIdle) await_request();
 }
 
-// What has come may be HTTP/2's preface, or its beginning. A request line of HTTP/1.1 can be
-// neither (RFC 9113, 3.4).
-bool ClientConnection::may_be_http2() const {
-  constexpr std::string_view kPreface = Http2Connection::kPreface;
-  const std::string_view bytes = input_.bytes().substr(0, kPreface.size());
-  return first_head_ && !over_http2() && kPreface.starts_with(bytes);
-}
-
-void ClientConnection::become_http2() {
-  phase_ = Phase::kClosed;
-  timer_.cancel();
-  release_exchange();
-  stream_->detach();
-  shard_.become_http2(std::move(stream_), input_.bytes(), client_, std::move(place_));
-  input_.release();
-  shard_.connection_closed(*this);
-}
-
 // Whether to go on with the next request.
 bool ClientConnection::parse_head() {
   if (phase_ == Phase::kIdle) {
@@ -125,15 +104,6 @@ bool ClientConnection::parse_head() {
     shard_.arm(timer_, shard_.options().timeouts.client_head);
     input_.prepare();
   }
-  if (may_be_http2()) {
-    if (input_.bytes().size() >= Http2Connection::kPreface.size()) {
-      become_http2();
-    } else {
-      stream_->want_read();
-    }
-    return false;
-  }
-  first_head_ = false;
   const HeadResult head = exchange_->parser().parse(input_.bytes());
   switch (head.status) {
     case HeadResult::kNeedMore:
@@ -182,7 +152,6 @@ void ClientConnection::refuse(int status, std::string_view kind, std::string_vie
     AccessRecord record;
     record.at = std::chrono::system_clock::now();
     record.client = client_address();
-    if (over_http2()) record.protocol = "HTTP/2";
     record.request_id = request_id;
     record.error = kind;
     record.status = status;

@@ -28,21 +28,13 @@ class ProxyShard;
 // Lingering: our side is shut and what the client still sends is thrown away; a plain close would
 // answer those bytes with a RST that can overtake the answer.
 //
-// A connection that begins with HTTP/2's preface becomes an Http2Connection, and this object ends;
-// each request of that one is a ClientConnection again, over a stream that carries it alone.
-//
 // Bytes that the socket does not take wait in `unsent`; the exchange then stops reading its
 // replica, so that at most one read's worth is kept for a client that stands still.
 class alignas(64) ClientConnection final : public RefCounted<ClientConnection>,
                                            public Stream::Events,
                                            public ListLink<ClientConnection> {
  public:
-  enum class Carries : std::uint8_t {
-    kConnection,   // all requests of a client
-    kHttp2Stream,  // one request of an HTTP/2 connection
-  };
-  ClientConnection(ProxyShard& shard, StreamPtr stream, const asio::ip::tcp::endpoint& client,
-                   Carries carries = Carries::kConnection);
+  ClientConnection(ProxyShard& shard, StreamPtr stream, const asio::ip::tcp::endpoint& client);
 
   // Until it is closed. Streams of one connection that are served as connections hold none.
   void hold(ConnectionPlace place) { place_ = std::move(place); }
@@ -56,7 +48,6 @@ class alignas(64) ClientConnection final : public RefCounted<ClientConnection>,
   [[nodiscard]] bool trusted() const;
   // Whether the request that is served is the last one of its connection.
   [[nodiscard]] bool last_request() const;
-  [[nodiscard]] bool over_http2() const { return carries_ == Carries::kHttp2Stream; }
   // As text; made once, since every request of the connection is logged with it.
   [[nodiscard]] std::string_view client_address();
 
@@ -103,8 +94,6 @@ class alignas(64) ClientConnection final : public RefCounted<ClientConnection>,
   void on_stall();  // the client has taken no byte for too long
 
   void read_head();
-  [[nodiscard]] bool may_be_http2() const;
-  void become_http2();
   void process();
   bool parse_head();
   void refuse(int status, std::string_view kind, std::string_view reason);
@@ -126,8 +115,6 @@ class alignas(64) ClientConnection final : public RefCounted<ClientConnection>,
   bool broken_ = false;
   bool processing_ = false;
   std::uint32_t requests_ = 0;
-  bool first_head_ = true;
-  const Carries carries_;
   const asio::ip::tcp::endpoint client_;
   std::string client_text_;
   ConnectionPlace place_;

@@ -34,7 +34,6 @@ void Exchange::write_log(TimePoint now) {
   record.at = std::chrono::system_clock::now();
   record.client = client_->client_address();
   record.key = key_.name();
-  record.protocol = client_->over_http2() ? "HTTP/2" : http10_ ? "HTTP/1.0" : "HTTP/1.1";
   record.method = method_;
   record.path = path_;
   record.request_id = request_id();

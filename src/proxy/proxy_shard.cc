@@ -63,9 +63,6 @@ ProxyShard::ProxyShard(ProxyShared& shared, std::size_t index, const Clock& cloc
         TlsArrivals::Options{.limit = shared.options.timeouts.client_head},
         [this](const IntrusivePtr<TlsStream>& stream, const asio::ip::tcp::endpoint& client,
                ConnectionPlace place) {
-          if (stream->protocol() == "h2") {
-            return become_http2(StreamPtr(stream.get()), {}, client, std::move(place));
-          }
           serve(StreamPtr(stream.get()), client, std::move(place));
         });
   }
@@ -132,21 +129,12 @@ void ProxyShard::accepted(int socket, const asio::ip::tcp::endpoint& client) {
 
 void ProxyShard::serve(StreamPtr stream, const asio::ip::tcp::endpoint& client,
                        ConnectionPlace place) {
-  metrics_.client_connections.add();
   auto* const connection = new ClientConnection(*this, std::move(stream), client);
-  connection->hold(std::move(place));
-  start(connection);
-}
-
-void ProxyShard::serve_stream(StreamPtr stream, const asio::ip::tcp::endpoint& client) {
-  start(new ClientConnection(*this, std::move(stream), client,
-                             ClientConnection::Carries::kHttp2Stream));
-}
-
-void ProxyShard::start(ClientConnection* connection) {
   connection->add_reference();  // given back in connection_closed()
   connections_.push_back(*connection);
   ++connection_count_;
+  metrics_.client_connections.add();
+  connection->hold(std::move(place));
   connection->start();
 }
 
@@ -177,40 +165,15 @@ void ProxyShard::refuse(int socket, ConnectionCounts::Verdict why) {
 void ProxyShard::connection_closed(ClientConnection& connection) {
   connection.unlink();
   --connection_count_;
-  if (!connection.over_http2()) metrics_.client_connections.sub();
-  connection.drop_reference();
-  check_drained();
-}
-
-void ProxyShard::become_http2(StreamPtr transport, std::string_view first,
-                              const asio::ip::tcp::endpoint& client, ConnectionPlace place) {
-  auto* const connection =
-      new Http2Connection(*this, std::move(transport), client, std::move(place));
-  connection->add_reference();  // given back in http2_closed()
-  http2_connections_.push_back(*connection);
-  ++connection_count_;
-  metrics_.client_connections.add();
-  metrics_.http2_connections.add();
-  metrics_.http2_connections_opened.add();
-  connection->start(first);
-  if (leaving_) connection->drain();
-}
-
-void ProxyShard::http2_closed(Http2Connection& connection) {
-  static_cast<ListLink<Http2Connection>&>(connection).unlink();
-  --connection_count_;
   metrics_.client_connections.sub();
-  metrics_.http2_connections.sub();
   connection.drop_reference();
   check_drained();
 }
 
 void ProxyShard::close_idle_connections() {
   connections_.for_each_safely([](ClientConnection& connection) {
-    // One of HTTP/2 has its only request, or has answered it and ends by itself.
-    if (connection.idle() && !connection.over_http2()) connection.close_now();
+    if (connection.idle()) connection.close_now();
   });
-  http2_connections_.for_each_safely([](Http2Connection& connection) { connection.drain(); });
 }
 
 void ProxyShard::count_own_answer(int status) {
@@ -244,7 +207,6 @@ void ProxyShard::cut_everything() {
     if (connection.serving()) connection.exchange()->cut_for_shutdown();
     connection.close_now();
   });
-  http2_connections_.for_each_safely([](Http2Connection& connection) { connection.close_now(); });
   upstreams_.drop_all();
 }
 

@@ -24,7 +24,6 @@
 #include "net/upstream_pool.h"
 #include "proxy/client_connection.h"
 #include "proxy/exchange.h"
-#include "proxy/http2_connection.h"
 #include "proxy/input_buffer.h"
 #include "proxy/path_table.h"
 #include "proxy/proxy_options.h"
@@ -165,19 +164,12 @@ class ProxyShard {
   // The exchange is sent to a replica / is no more.
   void exchange_active(Exchange& exchange) { active_.push_back(exchange); }
   void connection_closed(ClientConnection& connection);
-  // A client's connection has turned out to speak HTTP/2; `first`: what has been read of it.
-  void become_http2(StreamPtr transport, std::string_view first,
-                    const asio::ip::tcp::endpoint& client, ConnectionPlace place);
-  void http2_closed(Http2Connection& connection);
-  // One request of such a connection.
-  void serve_stream(StreamPtr stream, const asio::ip::tcp::endpoint& client);
   void count_own_answer(int status);
 
  private:
   void accepted(int socket, const asio::ip::tcp::endpoint& client);
   void serve(StreamPtr stream, const asio::ip::tcp::endpoint& client, ConnectionPlace place);
   void refuse(int socket, ConnectionCounts::Verdict why);
-  void start(ClientConnection* connection);
   void tick();
   void flush_logs();
   void leave();
@@ -212,9 +204,8 @@ class ProxyShard {
   UpstreamPool upstreams_;
   std::vector<std::unique_ptr<Exchange>> spare_exchanges_;
   IntrusiveList<Exchange, Exchange> active_;
-  IntrusiveList<ClientConnection, ClientConnection> connections_;      // each holds a reference
-  IntrusiveList<Http2Connection, Http2Connection> http2_connections_;  // likewise
-  std::size_t connection_count_ = 0;                                   // of both
+  IntrusiveList<ClientConnection, ClientConnection> connections_;  // each holds a reference
+  std::size_t connection_count_ = 0;
   RefusedConnections refused_;
   TimePoint last_refusal_told_at_{};
   std::shared_ptr<const KeySet> keys_;

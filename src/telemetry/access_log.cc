@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kMaxText = 256;
 
-// The longest line there can be: ten texts, of which each byte may become six, and the rest.
-constexpr std::size_t kMaxLine = 10 * 6 * kMaxText + 1024;
+// The longest line there can be: nine texts, of which each byte may become six, and the rest.
+constexpr std::size_t kMaxLine = 9 * 6 * kMaxText + 1024;
 
 // A line in the making. One is made for every request: it has room for the longest, so that no
 // piece of it has to look how much is left.
@@ -91,7 +91,6 @@ void append_access_line(const AccessRecord& record, std::string& out) {
   line += '"';
   line.text(R"(,"client":")", record.client);
   line.text(R"(,"key":")", record.key);
-  line.text(R"(,"protocol":")", record.protocol);
   line.text(R"(,"method":")", record.method);
   line.text(R"(,"path":")", record.path);
   line.text(R"(,"request_id":")", record.request_id);

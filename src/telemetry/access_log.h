@@ -18,7 +18,6 @@ struct AccessRecord {
   std::chrono::system_clock::time_point at;  // when the line is written
   std::string_view client;                   // address
   std::string_view key;                      // name of the client's key; empty: none
-  std::string_view protocol;                 // "HTTP/1.1"; empty: what came is no request
   std::string_view method;
   std::string_view path;  // without the query
   std::string_view request_id;

@@ -218,17 +218,6 @@ void ProxyMetrics::write(Exposition& out) const {
   counter(
       "pointsman_steering_removed_total", &Shard::steering_removed,
       "Requests of clients that are not trusted whose headers that steer routers were removed.");
-  gauge("pointsman_http2_connections", &Shard::http2_connections,
-        "Open connections of clients that speak HTTP/2; client_connections has them too.");
-  counter("pointsman_http2_connections_opened_total", &Shard::http2_connections_opened,
-          "Connections of clients that spoke HTTP/2.");
-  counter("pointsman_http2_streams_total", &Shard::http2_streams,
-          "Requests begun over HTTP/2, malformed ones included.");
-  counter(
-      "pointsman_http2_streams_unanswered_total", &Shard::http2_streams_unanswered,
-      "Requests over HTTP/2 that were reset by either side, or refused, before an answer began.");
-  by_word("pointsman_http2_connections_ended_total", "reason", &Shard::http2_ended,
-          "Connections of HTTP/2 that were ended for what the client did (docs/http2.md).");
   gauge("pointsman_upstream_connections", &Shard::upstream_connections,
         "Open connections to replicas, idle ones included.");
   counter("pointsman_upstream_connections_opened_total", &Shard::upstream_connections_opened,

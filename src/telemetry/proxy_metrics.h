@@ -128,11 +128,6 @@ class ProxyMetrics {
     Gauge client_connections;
     Counter client_connections_opened;
     Counter connections_used_up;  // closed after as many requests as one may have
-    Gauge http2_connections;      // of those
-    Counter http2_connections_opened;
-    Counter http2_streams;             // requests, complete or not
-    Counter http2_streams_unanswered;  // ended before anything of their answer was sent
-    WordCounter http2_ended;           // connections, by what their clients did
     Gauge upstream_connections;
     Counter upstream_connections_opened;
     Counter upstream_connections_reused;

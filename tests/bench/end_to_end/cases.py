@@ -3,8 +3,6 @@ A figure that cannot be trusted, because an answer or an event was missing, rais
 
 import http.client
 import json
-import re
-import shutil
 import subprocess
 import tempfile
 import time
@@ -102,45 +100,6 @@ def per_event(rig, proxy, case):
     return {"us": 1e6 * used / result["events"]}
 
 
-def per_http2_request(rig, proxy, case):
-    """By nghttp2's load generator, since ours speaks HTTP/1.1."""
-    load = shutil.which("h2load")
-    if not load:
-        raise Failed("h2load is not installed (nghttp2-client)")
-    if not proxy.tls:
-        raise Failed("is measured with --tls alone")
-    if case.pace:
-        set_pace(rig, **case.pace)
-    body = rig.folder / "http2-body"
-    asked = {"role": "user", "content": "x" * 900}
-    request = {"model": "m1", "stream": bool(case.pace), "messages": [asked]}
-    body.write_text(json.dumps(request, separators=(",", ":")))
-    command = [load, *case.load, "-d", body, "-H", "content-type: application/json"]
-    if case.pace:
-        # Whole streams: the events of those that an end in time cuts would not be counted.
-        once_s = case.pace["events"] / 50
-        command += ["-n", HTTP2_STREAMS_HELD * max(1, round(rig.seconds / once_s))]
-    else:
-        command += ["-D", f"{int(1000 * rig.seconds)}ms"]
-    command.append(f"https://localhost:{proxy.port}/v1/chat/completions")
-    before = proxy.cpu_s()
-    run = subprocess.run(
-        pinned(LOAD_CORE, *command), capture_output=True, text=True, timeout=rig.seconds + 60
-    )
-    used = proxy.cpu_s() - before
-    if not proxy.alive():
-        raise Failed("the proxy ended")
-    done = re.search(r"(\d+) succeeded, (\d+) failed, (\d+) errored", run.stdout)
-    if not done or int(done[1]) == 0 or int(done[2]) + int(done[3]) > 0:
-        raise Failed(f"h2load: {(done and done[0]) or run.stderr.strip()[:200]}")
-    if not re.search(r"status codes: \d+ 2xx, 0 3xx, 0 4xx, 0 5xx", run.stdout):
-        raise Failed("answers other than 2xx")
-    if "Application protocol: h2" not in run.stdout:
-        raise Failed("h2 was not chosen")
-    events = (case.pace["events"] + 1) if case.pace else 1
-    return {"us": 1e6 * used / (int(done[1]) * events)}
-
-
 def open_loop(rig, proxy, case):
     result, used = put_through(rig, proxy, case)
     return {
@@ -217,11 +176,6 @@ def streams(connections, **pace):
     return per_event, ["--connections", connections], paced
 
 
-HTTP2_LOAD = ["-c", 4, "-m", 8]
-HTTP2_STREAMS = ["-c", 4, "-m", 16]
-HTTP2_STREAMS_HELD = 64
-PACED = {"events": 24}
-
 CASES = {
     "json": Case("JSON of 1 KB, 32 connections", per_request, direct=True),
     "paced": Case("64 streams of 50 events/s", *streams(64)),
@@ -246,15 +200,10 @@ CASES = {
     "prompt16": prompt(16),
     "prompt128": prompt(128),
     "prompt512": prompt(512),
-    "http2": Case("JSON of 1 KB, HTTP/2: 4 connections of 8 streams", per_http2_request, HTTP2_LOAD),
-    "http2_paced": Case(
-        "64 streams of 50 events/s on 4 connections of HTTP/2", per_http2_request, HTTP2_STREAMS, PACED
-    ),
     "start": Case("from exec to the first 200; resident memory 1 s later", start),
     "held2000": Case("2,000 streams of 1 event/s", held(2000), every=3),
     "held9000": Case("9,000 streams of 1 event/s", held(9000), every=3),
 }
-WITH_TLS = ["http2", "http2_paced"]  # alone
 QUICK = [name for name in CASES if name != "held9000"]
 # What `./dev bench` without `peers` looks at.
 BASIC = ["json", "paced", "paced200"]

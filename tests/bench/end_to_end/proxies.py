@@ -160,7 +160,7 @@ def haproxy(folder, replicas, port, tls):
     path = folder / "haproxy.cfg"
     # Two descriptors a stream, and some for itself.
     connections = min(10_000, descriptors() // 2 - 200)
-    suites = f" ssl crt {tls} ssl-min-ver TLSv1.3 ciphersuites {TLS_SUITE} alpn h2,http/1.1"
+    suites = f" ssl crt {tls} ssl-min-ver TLSv1.3 ciphersuites {TLS_SUITE} alpn http/1.1"
     values = {"port": port, "servers": servers, "connections": connections}
     path.write_text(HAPROXY.format(**values, tls=suites if tls else ""))
     program = binary("haproxy")
@@ -173,7 +173,7 @@ def nginx(folder, replicas, port, tls):
     few = min(descriptors(), 65_536)
     values = {"port": port, "servers": servers, "folder": folder, "descriptors": few}
     words = f"    ssl_certificate {tls};\n    ssl_certificate_key {tls};\n    ssl_protocols TLSv1.3;\n"
-    values |= {"tls": " ssl http2", "certificate": words} if tls else {"tls": "", "certificate": ""}
+    values |= {"tls": " ssl", "certificate": words} if tls else {"tls": "", "certificate": ""}
     path.write_text(NGINX.format(**values))
     program = binary("nginx")
     command = [program, "-e", folder / "error.log", "-c", path]

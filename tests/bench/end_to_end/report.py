@@ -27,10 +27,6 @@ TABLES = {
         Measure("paced200", "us", "µs an event, 200 streams"),
         Measure("bursts", "us", "µs an event, bursts of 16", 2),
     ],
-    "CPU with HTTP/2 from clients": [
-        Measure("http2", "us", "µs a request, 1 KB JSON"),
-        Measure("http2_paced", "us", "µs an event, 64 streams"),
-    ],
     "CPU by the length of the prompt, µs a request": [
         Measure("prompt1", "us", "1 KiB"),
         Measure("prompt16", "us", "16 KiB"),

@@ -160,8 +160,6 @@ def main():
         print(report.text_of(json.loads(arguments.show.read_text())))
         return 0
     all_cases = cases.QUICK if arguments.quick else list(cases.CASES)
-    if not arguments.tls:
-        all_cases = [name for name in all_cases if name not in cases.WITH_TLS]
     arguments.only = arguments.only or (proxies.ALL if arguments.peers else proxies.BASIC)
     arguments.cases = arguments.cases or (all_cases if arguments.peers else cases.BASIC)
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 5)

@@ -137,27 +137,5 @@ TEST(ChunkScanner, CapturedStreamsEndWhereTheBytesEnd) {
   }
 }
 
-TEST(ChunkScanner, TrailersAreShownForEverySplit) {
-  const std::string body = "5;a=b\r\nhello\r\n0;c\r\nX-A: 1\r\nX-B:2\r\n\r\nnext";
-  for (std::size_t first = 0; first <= body.size(); ++first) {
-    for (std::size_t second = first; second <= body.size(); ++second) {
-      ChunkScanner scanner;
-      std::string data;
-      std::string trailers;
-      const auto feed = [&](std::string_view piece) {
-        scanner.feed(
-            piece, [&](std::string_view run) { data += run; },
-            [&](std::string_view run) { trailers += run; });
-      };
-      feed(body.substr(0, first));
-      feed(body.substr(first, second - first));
-      feed(body.substr(second));
-      EXPECT_TRUE(scanner.done());
-      EXPECT_EQ(data, "hello");
-      EXPECT_EQ(trailers, "X-A: 1\r\nX-B:2\r\n\r\n");
-    }
-  }
-}
-
 }  // namespace
 }  // namespace pointsman

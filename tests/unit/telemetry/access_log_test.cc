@@ -19,7 +19,6 @@ AccessRecord example() {
   record.at = std::chrono::system_clock::time_point{milliseconds(1'769'862'896'007)};
   record.client = "10.0.0.9";
   record.key = "alice";
-  record.protocol = "HTTP/2";
   record.method = "POST";
   record.path = "/v1/chat/completions";
   record.request_id = "r-1";
@@ -45,7 +44,7 @@ TEST(AccessLine, IsOneJsonObjectWithTheDocumentedKeys) {
   append_access_line(example(), line);
   EXPECT_EQ(line,
             "{\"at\":\"2026-01-31T12:34:56.007Z\",\"client\":\"10.0.0.9\",\"key\":\"alice\","
-            "\"protocol\":\"HTTP/2\",\"method\":\"POST\","
+            "\"method\":\"POST\","
             "\"path\":\"/v1/chat/completions\",\"request_id\":\"r-1\",\"model\":\"m\","
             "\"replica\":\"http://a:8000\",\"reason\":\"prefix\",\"status\":200,\"tries\":1,"
             "\"stream\":true,\"prompt_tokens\":1200,\"predicted_cached\":1024,"
