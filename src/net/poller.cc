@@ -56,7 +56,7 @@ void Poller::wait(std::int64_t milliseconds) {
     const epoll_event& event = events_[static_cast<std::size_t>(told_)];
     // The next source is in no cache, most likely.
     if (told_ + 1 < count_) {
-      __builtin_prefetch(events_[static_cast<std::size_t>(told_ + 1)].data.ptr);
+      __builtin_prefetch(events_[static_cast<std::size_t>(told_) + 1].data.ptr);
     }
     // Null: the wake-up, whose count nobody reads (its edge was the message), or a source that has
     // been removed meanwhile.
